@@ -95,7 +95,7 @@ func TestRegistry(t *testing.T) {
 	rule := "registry.example.com=" + address
 	copying := []string{"copy", "-n", "shop", "--registry", rule}
 
-	p.theseus(2, []string{"is no rule"}, "registry", "-n", "shop", "--registry", "registry.example.com")
+	p.theseus(2, []string{"is not a rule"}, "registry", "-n", "shop", "--registry", "registry.example.com")
 	p.theseus(0, []string{"/etc/containerd/certs.d/registry.example.com/hosts.toml",
 		`[host."https://` + address + `"]`}, "registry", "-n", "shop", "--registry", rule, "--containerd")
 	p.theseus(3, []string{"requires a login, and no pull secret has one for it", "2 of 2 images",
