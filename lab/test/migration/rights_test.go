@@ -45,6 +45,8 @@ var unusedInWalk = []audit.Exception{
 		Why: "who operates may also look: these are of plans that the controller makes and runs"},
 	{Rights: regexp.MustCompile(`^get deployments\.apps in theseus-system$`),
 		Why: "who operates may also look: status says why the controller in the cluster does not run"},
+	{Rights: regexp.MustCompile(`^delete nodetasks\.theseus\.dev in theseus-system$`), Sometimes: true,
+		Why: "a run deletes the task of an earlier try, if an agent has ended it"},
 	{Rights: regexp.MustCompile(`^list events in theseus-system$`), Sometimes: true,
 		Why: "a wait says why the API server creates no pods of a workload, if it lasts"},
 	{Rights: regexp.MustCompile(`^get \*/scale\.\*$`), Sometimes: true,
