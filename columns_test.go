@@ -5,6 +5,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,23 +47,31 @@ func TestGoColumns(t *testing.T) {
 	}
 }
 
+// literals are the strings of a Go file, as they are written, with the line on which each begins.
+func literals(src []byte) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		file := token.NewFileSet().AddFile("", -1, len(src))
+		var s scanner.Scanner
+		s.Init(file, src, nil, 0)
+		for {
+			pos, tok, text := s.Scan()
+			if tok == token.EOF || tok == token.STRING && !yield(file.Line(pos), text) {
+				return
+			}
+		}
+	}
+}
+
 // tooWide returns the numbers of the lines of a Go file that TestGoColumns refuses.
 func tooWide(src []byte) (wide []int) {
 	if bytes.Contains(src[:bytes.Index(src, []byte("package"))+1], []byte("// Code generated")) {
 		return nil
 	}
 	raw := map[int]bool{}
-	file := token.NewFileSet().AddFile("", -1, len(src))
-	var s scanner.Scanner
-	s.Init(file, src, nil, 0)
-	for {
-		pos, tok, text := s.Scan()
-		if tok == token.EOF {
-			break
-		}
-		if tok == token.STRING && text[0] == '`' {
+	for first, text := range literals(src) {
+		if text[0] == '`' {
 			for line := range strings.Count(text, "\n") + 1 {
-				raw[file.Line(pos)+line] = true
+				raw[first+line] = true
 			}
 		}
 	}

@@ -1,8 +1,6 @@
 package theseus
 
 import (
-	"go/scanner"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -344,18 +342,12 @@ func texts(t *testing.T, path string) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := token.NewFileSet().AddFile("", -1, len(src))
-	var s scanner.Scanner
-	s.Init(file, src, nil, 0)
-	for {
-		_, tok, text := s.Scan()
-		if tok == token.EOF {
-			return all
-		}
-		if tok == token.STRING && len(strings.Fields(text)) > 2 {
+	for _, text := range literals(src) {
+		if len(strings.Fields(text)) > 2 {
 			all = append(all, text)
 		}
 	}
+	return all
 }
 
 // TestPlainTexts finds words that no help text, finding, error or hint has.
