@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -42,15 +43,32 @@ func echoServer(t *testing.T) (udp, tcp string) {
 	return conn.LocalAddr().String(), listener.Addr().String()
 }
 
-// closedPort is a loopback address where nothing listens.
+// reserved are the ports that a test of this package has.
+var reserved sync.Map
+
+// closedPort is a loopback address where nothing listens. Its port is below those that the kernel gives to sockets
+// that name none, so that no connection of another test takes it before, or while, nothing listens there.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000)))
+		if _, has := reserved.LoadOrStore(address, true); has {
+			continue
+		}
+		conn, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		conn.Close()
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			continue
+		}
+		listener.Close()
+		return address
 	}
-	defer conn.Close()
-	return conn.LocalAddr().String()
+	t.Fatal("no port is free on 127.0.0.1")
+	return ""
 }
 
 // relay forwards datagrams to a server and back, or does to questions what the test wants.
