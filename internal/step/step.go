@@ -147,6 +147,8 @@ type Step struct {
 	// Why says in a sentence what the step is for.
 	Why  string `json:"why,omitempty"`
 	Wave string `json:"wave,omitempty"`
+	// Part is the part of the wave, as in part-3, where the step changes some of its nodes side by side.
+	Part string `json:"part,omitempty"`
 	Node string `json:"node,omitempty"`
 	// Before must hold, observed, or the step does not run.
 	Before  []Condition `json:"before,omitempty"`

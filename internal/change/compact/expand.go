@@ -147,7 +147,7 @@ func (e *expander) row(row Row, into *step.Step) error {
 		return err
 	}
 	s.Before, s.Actions, s.After, s.Undo = procedure.Before, procedure.Actions, procedure.After, procedure.Undo
-	if s.Wave, s.Node = row.Wave, row.Node; row.Estimate != nil {
+	if s.Wave, s.Part, s.Node = row.Wave, row.Part, row.Node; row.Estimate != nil {
 		s.Estimate = *row.Estimate
 	}
 	return e.build(&s, in, into)
@@ -209,7 +209,7 @@ func (e *expander) named(name string, in scope) ([]string, error) {
 // build makes the step of a shape.
 func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
 	*into = step.Step{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why,
-		Wave: s.Wave, Node: s.Node, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn,
+		Wave: s.Wave, Part: s.Part, Node: s.Node, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn,
 		Stop: s.Stop, Estimate: s.Estimate}
 	if e.outline {
 		return nil

@@ -201,7 +201,7 @@ func (f *folder) written(s folded) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	of.Wave, of.Node, of.Estimate = s.step.Wave, s.step.Node, s.step.Estimate
+	of.Wave, of.Part, of.Node, of.Estimate = s.step.Wave, s.step.Part, s.step.Node, s.step.Estimate
 	text, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func (f *folder) name(list, row []string, wave string) string {
 
 // template is a step as a procedure, and the row that runs it. There is none where the step has neither wave nor node.
 func (f *folder) template(s *step.Step, p *parts) (json.RawMessage, Row, error) {
-	row := Row{Wave: s.Wave, Part: partOf(s.ID), Node: s.Node, Estimate: &s.Estimate}
+	row := Row{Wave: s.Wave, Part: s.Part, Node: s.Node, Estimate: &s.Estimate}
 	nodes := p.nodes(s)
 	if s.Node == "" && len(nodes) > 0 {
 		row.Nodes = &Nodes{List: nodes}
@@ -281,7 +281,7 @@ func (f *folder) template(s *step.Step, p *parts) (json.RawMessage, Row, error) 
 			row.Nodes = &Nodes{Name: name}
 		}
 	}
-	if s.Wave == "" && len(nodes) == 0 || s.Wave != "" && !safe(s.Wave) {
+	if s.Wave == "" && len(nodes) == 0 || s.Wave != "" && !safe(s.Wave) || s.Part != "" && !safe(s.Part) {
 		return nil, row, nil
 	}
 	of, err := p.shape(s, func(list []string) string { return f.name(list, nodes, s.Wave) })

@@ -60,7 +60,7 @@ func reverse(nodes []string) []string {
 type Row struct {
 	Procedure string `json:"procedure"`
 	Wave      string `json:"wave,omitempty"`
-	// Part is the part of the wave, as in part-3, where the ID says it.
+	// Part is the part of the wave, as in part-3, where the step has one.
 	Part string `json:"part,omitempty"`
 	// Node is the node of a step that is about one; Nodes are those of a step that is about several.
 	Node  string `json:"node,omitempty"`

@@ -26,6 +26,7 @@ type shape struct {
 	Title    string            `json:"title"`
 	Why      string            `json:"why,omitempty"`
 	Wave     string            `json:"wave,omitempty"`
+	Part     string            `json:"part,omitempty"`
 	Node     string            `json:"node,omitempty"`
 	Before   []json.RawMessage `json:"before,omitempty"`
 	Actions  []json.RawMessage `json:"actions"`

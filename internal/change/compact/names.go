@@ -3,7 +3,6 @@ package compact
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -174,14 +173,4 @@ func unused[T any](taken map[string]T, id string) string {
 		}
 		free = fmt.Sprintf("%s-%d", name, n)
 	}
-}
-
-// part is the part of a wave that an ID names; "" is none.
-var part = regexp.MustCompile(`/(part-[0-9]+)(/|$)`)
-
-func partOf(id string) string {
-	if found := part.FindStringSubmatch(id); found != nil {
-		return found[1]
-	}
-	return ""
 }

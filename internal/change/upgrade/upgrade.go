@@ -218,16 +218,16 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 	for _, node := range nodes {
 		before = append(before, b.SourceOn(node)...)
 	}
-	id, one := fmt.Sprintf("%s/part-%d", wave.Name, part+1), ""
+	some, one := fmt.Sprintf("part-%d", part+1), ""
 	if len(nodes) == 1 {
-		id, one = wave.Name+"/"+nodes[0], nodes[0]
+		some, one = "", nodes[0]
 	}
 	b.Add(step.Step{
-		ID: id, Group: wave.Name, Does: "renew", Title: "Update " + joint.List(nodes) + " to " + b.Installation.Version,
+		ID: wave.Name + "/" + some + one, Group: wave.Name, Does: "renew", Title: "Update " + joint.List(nodes) + " to " + b.Installation.Version,
 		Why: "The agent restarts; the routes and rules of the node's pods stay in place. The undo " +
 			"restarts it with the template of " +
 			b.Source.Version + ".",
-		Wave: wave.Name, Node: one, Before: before,
+		Wave: wave.Name, Part: some, Node: one, Before: before,
 		Actions: slices.Concat(b.Agent.New, b.restart(nodes)),
 		Undo:    slices.Concat(old, b.restart(backwards(nodes))),
 		Gate:    b.Gate("traffic of "+joint.List(nodes)+" is unaffected on "+b.Installation.Version, true),
