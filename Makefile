@@ -36,7 +36,7 @@ bench-flags: setup build ## Calico's data plane switched to nftables and back, 1
 
 bench-scale: ## planning any change on 500 and on 5,000 nodes, writing and reading a plan, status and resume: time, memory, steps
 	go test -c -o $(BIN)/plan.test ./internal/change/plan
-	@export GOGC=50; cd internal/change/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
+	@export GOGC=70; cd internal/change/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
 		flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge weave-to-calico-surge bridge-to-calico-surge \
 		calico-upgrade calico-upgrade-bgp calico-upgrade-owned calico-to-nftables calico-to-pool calico-encapsulation calico-to-no-encapsulation \
 		calico-mesh-to-reflectors calico-reflectors-to-mesh calico-reflectors-to-others; do for nodes in 500 5000; do \

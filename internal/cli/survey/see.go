@@ -3,8 +3,6 @@ package survey
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/cli/app"
@@ -15,9 +13,6 @@ import (
 // See takes a snapshot of the cluster, or reads one.
 func See(ctx context.Context, a *app.App, from []string) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
-		if os.Getenv("GOGC") == "" {
-			debug.SetGCPercent(75) // the snapshot is nearly all of the heap, and stays: a smaller margin is enough
-		}
 		snapshot, notes, err := kube.ReadFiles(a.Version, a.In, from...)
 		for _, note := range notes {
 			fmt.Fprintln(a.Err, "note:", note)
