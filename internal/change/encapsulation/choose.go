@@ -45,11 +45,6 @@ const (
 // propose plans another way between the nodes for the network in place, or returns a *kind.Refusal.
 func propose(r *kind.Request) (*kind.Draft, error) {
 	snapshot, change := r.Snapshot, r.Change
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Pool != "" ||
-		change.Reflectors != "" || kind.RollsOut(change) {
-		return nil, kind.Refuse("make two plans, one after the other",
-			"the encapsulation cannot be changed together with anything else")
-	}
 	source, err := kind.ReadyOn("calico", snapshot, change, r.Drivers, "--encapsulation is for clusters on Calico")
 	if err != nil {
 		return nil, err

@@ -41,6 +41,33 @@ func asked(r *kind.Request) kind.Kind {
 	return all[len(all)-1]
 }
 
+// alone refuses a change that asks for more than the kind that makes its plan: a plan makes one change, and the rest
+// would be dropped without a word. Kinds that are asked for by the name of a network come after all others.
+func alone(k kind.Kind, r *kind.Request) error {
+	if k.ByName {
+		return nil
+	}
+	also := ""
+	switch {
+	case r.Change.To != "":
+		also = "a network"
+	case r.Change.Strategy != "":
+		also = "a strategy"
+	case r.Change.PodCIDR != "":
+		also = "a pod CIDR"
+	}
+	for _, other := range kinds() {
+		if also == "" && other.Name != k.Name && !other.ByName && other.Asked != nil && other.Asked(r) {
+			also = other.Name
+		}
+	}
+	if also == "" {
+		return nil
+	}
+	return kind.Refuse("make two plans, one after the other",
+		"%s cannot be planned together with anything else, and the change also asks for %s", k.Name, also)
+}
+
 // TakesBack says whether an inverse that a journal holds takes an action back, of an operation that plans of one kind
 // alone have.
 func TakesBack(a, inverse step.Action) bool {

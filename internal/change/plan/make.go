@@ -28,7 +28,11 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		return nil, kind.Refuse("write it as "+signal.Form, "a signal of slo cannot be used: %v", err)
 	}
 	request := &kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers, Findings: findings, Options: options}
-	draft, err := asked(request).Make(request)
+	k := asked(request)
+	if err := alone(k, request); err != nil {
+		return nil, err
+	}
+	draft, err := k.Make(request)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/flannel"
 	"github.com/theseus-cni/theseus/internal/network/weave"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -60,7 +61,45 @@ func mustMake(t testing.TB, r *request) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pass := check.Pass{Change: r.change, Found: r.drivers.Detect(r.snapshot)}
+	if p.InPlace() != pass.InPlace() {
+		t.Fatalf("a plan of the strategy %s leaves pods in place: %t; InPlace in internal/preflight/check/evidence.go "+
+			"says %t of its change", p.Strategy, p.InPlace(), pass.InPlace())
+	}
 	return p
+}
+
+// TestOneChange: a change that asks for two things gets no plan, and a plan never drops one of them.
+func TestOneChange(t *testing.T) {
+	type asks struct {
+		name string
+		set  func(*v1alpha1.ChangeSpec)
+	}
+	settings := []asks{
+		{"encapsulation", func(c *v1alpha1.ChangeSpec) { c.Encapsulation = "none" }},
+		{"pool", func(c *v1alpha1.ChangeSpec) { c.Pool = "10.98.0.0/16" }},
+		{"reflectors", func(c *v1alpha1.ChangeSpec) { c.Reflectors = "has(rr)" }},
+		{"rollout", func(c *v1alpha1.ChangeSpec) { c.Dataplane = "nftables" }},
+	}
+	networks := []asks{
+		{"a network", func(c *v1alpha1.ChangeSpec) { c.To = "calico" }},
+		{"a network", func(c *v1alpha1.ChangeSpec) { c.To = "cilium" }},
+		{"a strategy", func(c *v1alpha1.ChangeSpec) { c.Strategy = "upgrade" }},
+		{"a pod CIDR", func(c *v1alpha1.ChangeSpec) { c.PodCIDR = "10.99.0.0/16" }},
+	}
+	for i, one := range settings {
+		for _, other := range append(slices.Clone(settings[i+1:]), networks...) {
+			r := onThree(t, "bird")
+			r.change.Dataplane = ""
+			one.set(&r.change)
+			other.set(&r.change)
+			want := one.name + " cannot be planned together with anything else, and the change also asks for " +
+				other.name
+			if _, err := r.make(); err == nil || err.Error() != want {
+				t.Errorf("want %q: %v", want, err)
+			}
+		}
+	}
 }
 
 func TestMakeIsDeterministic(t *testing.T) {

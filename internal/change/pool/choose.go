@@ -21,11 +21,6 @@ import (
 // propose plans another IPPool for the pods of the network in place, or returns a *kind.Refusal.
 func propose(r *kind.Request) (*kind.Draft, error) {
 	snapshot, change := r.Snapshot, r.Change
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" ||
-		change.Reflectors != "" || kind.RollsOut(change) {
-		return nil, kind.Refuse("make two plans, one after the other", "the pool cannot be changed together with "+
-			"anything else")
-	}
 	source, err := kind.ReadyOn("calico", snapshot, change, r.Drivers, "--pool is for clusters on Calico")
 	if err != nil {
 		return nil, err

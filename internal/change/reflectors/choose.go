@@ -32,10 +32,6 @@ type relay struct {
 // propose plans other route reflectors for the network in place, or returns a *kind.Refusal.
 func propose(request *kind.Request) (*kind.Draft, error) {
 	snapshot, change := request.Snapshot, request.Change
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || kind.RollsOut(change) {
-		return nil, kind.Refuse("make two plans, one after the other", "reflectors cannot be changed together with "+
-			"anything else")
-	}
 	if len(change.Waves)+len(change.WavePercents) > 0 {
 		return nil, kind.Refuse("leave --waves out", "reflectors change for all nodes together")
 	}

@@ -127,9 +127,9 @@ func whoChanges(snapshot *cluster.Snapshot, flag *Flag) (changing *cluster.Snaps
 // the flag or make it a no-op, and notes related settings.
 func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec,
 	decided *kind.Decided) (flag Flag, env string, found []finding.Finding, err error) {
-	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
+	if change.Dataplane != "" && change.Flag != "" {
 		return flag, "", nil, kind.Refuse("make two plans, one after the other",
-			"a network, a data plane and a flag cannot be changed in one plan")
+			"a data plane and a flag cannot be changed in one plan")
 	}
 	if err := flagsOn(source); err != nil {
 		return flag, "", nil, err
