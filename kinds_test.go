@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -66,7 +67,8 @@ func TestNoKindOutside(t *testing.T) {
 				continue
 			}
 			if concerned[pkg] == "" {
-				t.Errorf("%s knows the kind of change %q: ask the contract in internal/change/kind", file, named)
+				t.Errorf("%s uses %s, which is a kind of change or its field of kind.Plan: ask a method of kind.Plan. "+
+					"If it means something else by this name, give the field another name", file, named)
 			}
 			used[pkg] = true
 		}
@@ -82,8 +84,8 @@ func TestNoKindOutside(t *testing.T) {
 // plans that it uses.
 func kindsNamed(file *ast.File, pkg string, sections []string) (named []string) {
 	for _, spec := range file.Imports {
-		path, _ := strconv.Unquote(spec.Path.Value)
-		other, ours := strings.CutPrefix(path, module+"internal/change/")
+		full, _ := strconv.Unquote(spec.Path.Value)
+		other, ours := strings.CutPrefix(full, module+"internal/change/")
 		if ours && !slices.Contains([]string{"compact", "kind", "plan", "verify"}, other) {
 			named = append(named, other)
 		}
@@ -96,12 +98,20 @@ func kindsNamed(file *ast.File, pkg string, sections []string) (named []string) 
 		if !ok || !slices.Contains(sections, selector.Sel.Name) {
 			return true
 		}
-		if pkg, ok := selector.X.(*ast.Ident); !ok || pkg.Name != "step" { // step.Mirror is an operation
+		if pkg, ok := selector.X.(*ast.Ident); !ok || !imports(file, pkg.Name) { // step.Mirror is an operation
 			named = append(named, selector.Sel.Name)
 		}
 		return true
 	})
 	return named
+}
+
+// imports says whether a file imports a package by this name.
+func imports(file *ast.File, name string) bool {
+	return slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool {
+		full, _ := strconv.Unquote(spec.Path.Value)
+		return spec.Name != nil && spec.Name.Name == name || spec.Name == nil && path.Base(full) == name
+	})
 }
 
 // sectionsOf are the parts of a plan that only plans of one kind have: the fields that may be nil.

@@ -13,7 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
-// Kind is one kind of change. Functions that are nil are not called.
+// Kind is one kind of change. Make, Of, Rules and Words.Summary must be set; other functions that are nil are not
+// called.
 type Kind struct {
 	// Name is how plans name it.
 	Name string

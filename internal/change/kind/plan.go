@@ -24,8 +24,8 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, encapsulation, guard, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and
-	// Reason why.
+	// Strategy is the name of the kind of change, or, where one network replaces another, adopt, recreate or surge.
+	// Reason says why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -67,7 +67,8 @@ type Plan struct {
 	Hash string `json:"hash"`
 }
 
-// Section is what a plan says of its kind of change beyond the two networks.
+// Section is what a plan says of its kind of change beyond the two networks. A field of Plan with a Section has a case
+// in its method Section.
 type Section interface {
 	// Words name what the change leaves and where it goes, on a network: another network, its version, a data plane, or
 	// the value of a flag.

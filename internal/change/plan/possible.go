@@ -87,6 +87,9 @@ func Comes(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.R
 			k = all[len(all)-1]
 		}
 	}
+	if k.Comes == nil {
+		return nil, nil
+	}
 	return k.Comes(request, source)
 }
 
