@@ -3,9 +3,9 @@
 //
 // Belongs here: kind (the contract: the form of plans, and the answers of a kind of change), verify (applies rules to
 // every prefix of a plan), compact (the steps of a plan without repetition, as in its file), plan (makes, verifies,
-// prints, writes and reads plans; names kinds only in its list) and one package for each kind of change: replace (by
-// adopt, recreate or surge), mirror, upgrade, rollout, pool, encapsulation, reflectors, guard. A new kind of change is
-// a new package here and one line in plan/kinds.go.
+// prints, writes and reads plans; names kinds only in its list) and one package for each kind of change, such as pool.
+// The kind replace has its strategies in adopt, recreate and surge. A new kind is a new package here, its section of
+// plans in kind, and one line in plan/kinds.go; CONTRIBUTING.md says what it needs besides.
 //
 // Does not belong here: knowledge about a network (network), the vocabulary of plans (step), and running them (run).
 //
