@@ -90,7 +90,8 @@ func TestNoPairs(t *testing.T) {
 					where = pkg + " " + network
 				}
 				if knowing[where] == "" {
-					t.Errorf("%s knows of %s (%s): that belongs to its driver", file, network, text)
+					t.Errorf("%s knows of %s (%s): that belongs to its driver, or in knowing (networks_test.go) with "+
+						"the reason", file, network, text)
 				}
 				used[where] = true
 			}

@@ -3,6 +3,7 @@ package cni
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -79,23 +80,25 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 	return f, true
 }
 
+// linksOf are the links that only one network creates.
+var linksOf = map[string][]string{
+	"calico": {"cali*", "vxlan.calico"}, "flannel": {"flannel.*"}, "weave": {"weave", "vethwe*", "vxlan-6784"},
+	"cilium": {"cilium_*", "lxc*"}, "kube-router": {"kube-bridge"},
+}
+
 // strangeLinks reports links that only another network creates.
 func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding {
-	byNetwork := map[string][]string{
-		"calico": {"cali*", "vxlan.calico"}, "flannel": {"flannel.*"}, "weave": {"weave", "vethwe*", "vxlan-6784"},
-		"cilium": {"cilium_*", "lxc*"}, "kube-router": {"kube-bridge"},
-	}
 	if pass.Source.Untried != "" {
 		return nil // the owner of the links is unknown: Canal has links of two networks
 	}
 	var found []finding.Finding
-	for _, name := range []string{"calico", "cilium", "flannel", "kube-router", "weave"} {
+	for _, name := range slices.Sorted(maps.Keys(linksOf)) {
 		if name == pass.Source.CNI {
 			continue
 		}
 		var names []string
 		for _, link := range facts.Links {
-			if step.Matches(byNetwork[name], link.Name) &&
+			if step.Matches(linksOf[name], link.Name) &&
 				!step.Matches(pass.Source.Capabilities.HostLinks, link.Name) {
 				names = append(names, link.Name)
 			}
