@@ -77,7 +77,8 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
 	watch := loss.NewWatch(limits,
-		loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked})
+		loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked,
+			Every: path.ReportEvery(len(plans))})
 	for {
 		now, err := g.Actor.probeReports(ctx)
 		if err != nil {
@@ -216,9 +217,10 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	}
 	left, leaving := g.leaves()
 	away := gone(left, leaving)
+	every := path.ReportEvery(len(plans))
 	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations,
-		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away})
-	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: path.ReportEvery(len(plans)),
+		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away, Every: every})
+	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: every,
 		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
 	if g.Contrast != nil {
 		g.Contrast.Look(pathsOf(plans), now, away, g.Actor.Clock.Now())

@@ -312,7 +312,7 @@ func TestGateContrastsLast(t *testing.T) {
 		}
 		gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}, Contrast: loss.NewContrast()}
 		if leaves {
-			gate.Leaves = func() (left, leaving map[string]time.Time) { return nil, map[string]time.Time{"a": begun} }
+			gate.Leaves = func() (left, away map[string]time.Time) { return nil, map[string]time.Time{"a": begun} }
 		}
 		for _, one := range []step.Gate{{Baseline: true}, {Result: true}} {
 			one.MaxLost, one.Bake, begun = 1<<40, step.Duration(10500*time.Millisecond), w.now
@@ -372,14 +372,14 @@ func TestGateLeaves(t *testing.T) {
 			}
 			w.report(1, 100, 100, w.now)
 			gone := map[string]time.Time{"b": w.now}
-			gate := &Gate{Actor: w.Actor, Leaves: func() (left, leaving map[string]time.Time) {
+			gate := &Gate{Actor: w.Actor, Leaves: func() (left, away map[string]time.Time) {
 				if test.left {
 					left = gone
 				}
-				if test.leaving {
-					leaving = gone
+				if test.left || test.leaving {
+					away = gone
 				}
-				return left, leaving
+				return left, away
 			}}
 			if _, err := gate.Look(t.Context(), 0); err != nil { // from here on
 				t.Fatal(err)
@@ -403,5 +403,46 @@ func TestGateLeaves(t *testing.T) {
 				t.Errorf("%+v, %v", verdict, err)
 			}
 		})
+	}
+}
+
+// TestGateAwaitsReports: a report is late only when its node should have written it, and twice the probes' timeout more
+// are over.
+func TestGateAwaitsReports(t *testing.T) {
+	w := newWorld(t, nil)
+	for from, to := range map[string]string{"a": "b", "b": "a"} {
+		one := v1alpha1.Path{ID: from + "/host>" + to + "/host", Source: v1alpha1.Endpoint{Node: from},
+			Target: v1alpha1.Endpoint{Node: to}, IntervalMillis: 100}
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: from},
+			Spec: v1alpha1.ProbePlanSpec{Generation: 1, Paths: []v1alpha1.Path{one}}})
+	}
+	w.report(1, 100, 100, w.now)
+	gate := &Gate{Actor: w.Actor}
+	if _, err := gate.Look(t.Context(), 0); err != nil { // from here on
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(10 * time.Second)
+	now := w.now
+	says := func(node, id string, answered int64, at time.Time, gaps ...v1alpha1.Gap) {
+		w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node},
+			Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: 9, At: at, Paths: []v1alpha1.PathResult{{
+				ID: id, Sent: 200, Answered: answered, Since: time.Unix(1_800_000_000, 0).UTC(), Last: at,
+				Gaps: gaps}}}})
+	}
+	says("a", "a/host>b/host", 190, now, v1alpha1.Gap{From: now.Add(-3 * time.Second), Millis: 1000, Probes: 10})
+	says("b", "b/host>a/host", 200, now.Add(-4500*time.Millisecond)) // within a second and twice two seconds
+	since := gate.Since
+	if glance, err := gate.Look(t.Context(), 0); err != nil || glance.Proven {
+		t.Errorf("while b may explain it: %+v, %v", glance, err)
+	}
+	gate.Since = since
+	w.slept = func(int) { says("b", "b/host>a/host", 200, now) }
+	verdict, err := gate.Ask(t.Context(), step.Gate{}, goOn)
+	if err != nil || verdict.Pass || verdict.Lost != 10 || w.sleeps != 1 {
+		t.Errorf("%+v, %v, after %d looks", verdict, err, w.sleeps+1)
+	}
+	gate.Since = since
+	if glance, err := gate.Look(t.Context(), 0); err != nil || !glance.Proven {
+		t.Errorf("b has not explained it: %+v, %v", glance, err)
 	}
 }

@@ -47,6 +47,8 @@ type Evidence struct {
 	Since, Asked []v1alpha1.ProbeReport
 	// Now are the latest reports.
 	Now []v1alpha1.ProbeReport
+	// Every is how often a node reports.
+	Every time.Duration
 	// Left are nodes that have left the cluster, since when. What their paths lose later does not count
 	// (Account.Leave), and nothing fresh is asked of them. Their last results must still be there.
 	Left map[string]time.Time
@@ -122,7 +124,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	verdict.displace(limits, deltas)
 	if failure := failure(limits, &verdict, deltas); failure != "" {
 		verdict.Reason = failure
-		verdict.Waiting = verdict.Leaked == 0 && (evidence.behind(limits) || explainable(limits, deltas))
+		verdict.Waiting = verdict.Leaked == 0 && (evidence.behind(limits, deltas) || explainable(limits, deltas))
 		return verdict
 	}
 	if missing := missing(stale, deltas); missing != "" {
@@ -564,20 +566,49 @@ func pass(verdict Verdict) string {
 	return text
 }
 
-// behind reports whether a node has not reported for a moment. It may have been stalled, and then knows the reason for
-// losses. So the gate waits for it, but not if it lags by more than twice the probes' timeout.
-func (e Evidence) behind(limits Limits) bool {
+// behind reports whether the losses are beyond the limits only because of gaps that are newer than the last report of
+// some node, or hardly older. It may have been stalled, and then knows the reason for them. So the gate waits for its
+// next report, but not if that is late by more than twice the probes' timeout. Earlier gaps would be explained by now:
+// of many nodes, there is always one that has not reported for a moment.
+func (e Evidence) behind(limits Limits, deltas []delta) bool {
 	now := byNode(e.Now)
 	var latest time.Time
 	for _, report := range now {
 		latest = later(latest, report.At)
 	}
+	told := latest
 	for _, node := range e.sources() {
-		if lag := latest.Sub(now[node].At); lag > limits.Timeout/2 && lag < 2*limits.Timeout {
-			return true
+		at := now[node].At
+		if lag := latest.Sub(at); lag > limits.Timeout/2 && lag < e.Every+2*limits.Timeout {
+			told = earlier(told, at.Add(-limits.Timeout))
 		}
 	}
-	return false
+	if told.Equal(latest) {
+		return false
+	}
+	lost, settled := int64(0), make([]delta, 0, len(deltas))
+	for _, d := range deltas {
+		switch {
+		case d.unknown != "":
+			return false
+		case d.Denied:
+			continue
+		}
+		account := *d.PathAccount
+		account.Gaps = nil
+		for _, gap := range d.Gaps {
+			if gap.From.Before(told) {
+				account.Gaps = append(account.Gaps, gap)
+			} else {
+				account.Lost -= gap.Probes - gap.Excused
+			}
+		}
+		one := delta{PathAccount: &account}
+		one.measure(v1alpha1.PathResult{})
+		lost += max(0, account.Lost)
+		settled = append(settled, one)
+	}
+	return lost <= limits.MaxLost && (limits.MaxGap == 0 || limits.longestLoss(settled) <= limits.MaxGap)
 }
 
 func byNode(reports []v1alpha1.ProbeReport) map[string]v1alpha1.ProbeReportStatus {

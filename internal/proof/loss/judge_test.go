@@ -296,3 +296,48 @@ func TestSuspect(t *testing.T) {
 		t.Errorf("%q, not %q", got, want)
 	}
 }
+
+// TestJudgeBehind: a gate waits for the next report of a node only if losses that are newer than its last one, or
+// hardly older, are needed to be beyond the limits.
+func TestJudgeBehind(t *testing.T) {
+	const lost = " probes lost on 1 path"
+	gap := func(from int, probes int64) v1alpha1.Gap {
+		return v1alpha1.Gap{From: after(from), Millis: float64(10 * probes), Probes: probes}
+	}
+	for _, test := range []struct {
+		name    string
+		reports int // when the other node has last reported
+		every   time.Duration
+		limits  Limits
+		gaps    []v1alpha1.Gap
+		waiting bool
+	}{
+		{name: "well before its report", reports: 12500, gaps: []v1alpha1.Gap{gap(10499, 5)}},
+		{name: "shortly before its report", reports: 12500, gaps: []v1alpha1.Gap{gap(10500, 5)}, waiting: true},
+		{name: "after its report", reports: 12500, gaps: []v1alpha1.Gap{gap(13000, 5)}, waiting: true},
+		{name: "after its report, which is not old", reports: 14000, gaps: []v1alpha1.Gap{gap(14500, 5)}},
+		{name: "before and after, too many in each", reports: 12500, limits: Limits{MaxLost: 4},
+			gaps: []v1alpha1.Gap{gap(10200, 5), gap(13000, 5)}},
+		{name: "before and after, too many in both", reports: 12500, limits: Limits{MaxLost: 5},
+			gaps: []v1alpha1.Gap{gap(10200, 5), gap(13000, 5)}, waiting: true},
+		{name: "too long a gap before its report", reports: 12500,
+			limits: Limits{MaxLost: 9, MaxGap: 40 * time.Millisecond}, gaps: []v1alpha1.Gap{gap(10200, 5)}},
+		{name: "too long a gap after its report", reports: 12500,
+			limits: Limits{MaxLost: 9, MaxGap: 40 * time.Millisecond}, gaps: []v1alpha1.Gap{gap(13000, 5)},
+			waiting: true},
+		{name: "its report is late", reports: 11000, gaps: []v1alpha1.Gap{gap(13000, 5)}},
+		{name: "it reports seldom", reports: 11000, every: 10 * time.Millisecond, gaps: []v1alpha1.Gap{gap(13000, 5)},
+			waiting: true},
+	} {
+		w := healthy()
+		w.evidence.Every, w.evidence.Now[1].Status.At = test.every, after(test.reports)
+		for _, gap := range test.gaps {
+			w.now(0, 0).Answered -= gap.Probes
+		}
+		w.now(0, 0).Gaps = test.gaps
+		verdict := Judge(test.limits, w.evidence)
+		if verdict.Pass || verdict.Waiting != test.waiting || !strings.Contains(verdict.Reason, lost) {
+			t.Errorf("%s: %+v", test.name, verdict)
+		}
+	}
+}
