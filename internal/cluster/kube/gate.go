@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"time"
 
@@ -28,9 +27,9 @@ type Gate struct {
 	Since []v1alpha1.ProbeReport
 	// Lacks says what is missing for the result of a plan (step.Gate.Result), which then is no pass; "" if nothing is.
 	Lacks string
-	// Leaves are the nodes that have left the cluster, since they began to leave, and those that are about to, since
-	// when (Evidence.Leaves); nil if no process looks.
-	Leaves func() (left, leaving map[string]time.Time)
+	// Leaves are the nodes that have left the cluster, since they began to leave, and all that have left or are about
+	// to (Evidence.Leaves); nil if no process looks.
+	Leaves func() (left, away map[string]time.Time)
 	// NoneCompares is true if no gate of the plan compares nodes (step.Gate.Compares): nothing is kept for a comparison
 	// then.
 	NoneCompares bool
@@ -84,11 +83,10 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
-		left, leaving := g.leaves()
+		left, away := g.leaves()
 		watch.Leave(left)
-		away := left
-		if gate.Baseline { // what nodes lose that are about to leave would excuse what the network loses later
-			away = gone(left, leaving)
+		if !gate.Baseline { // there, what nodes lose that are about to leave would excuse what the network loses later
+			away = left
 		}
 		verdict, over := watch.Look(now), g.Actor.Clock.Now().After(deadline)
 		if over {
@@ -125,16 +123,6 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
 		}
 	}
-}
-
-// gone are the nodes that have left, and those that are about to.
-func gone(left, leaving map[string]time.Time) map[string]time.Time {
-	all := maps.Clone(leaving)
-	if all == nil {
-		all = map[string]time.Time{}
-	}
-	maps.Copy(all, left)
-	return all
 }
 
 // contrast adds to the verdict of a baseline what it lost, and to that of a result how that compares with it.
@@ -193,8 +181,8 @@ func (g *Gate) Begin(ctx context.Context) error {
 	return nil
 }
 
-// leaves are the nodes that have left, and those that are about to.
-func (g *Gate) leaves() (left, leaving map[string]time.Time) {
+// leaves are the nodes that have left, and all that have left or are about to.
+func (g *Gate) leaves() (left, away map[string]time.Time) {
 	if g.Leaves == nil {
 		return nil, nil
 	}
@@ -215,8 +203,7 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
-	left, leaving := g.leaves()
-	away := gone(left, leaving)
+	left, away := g.leaves()
 	every := path.ReportEvery(len(plans))
 	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations,
 		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away, Every: every})

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -140,14 +141,23 @@ func (e *Evidence) observed() (last *observe.State, since time.Time) {
 	return e.state, since
 }
 
-// Leaves are the nodes that have left the cluster, since they began to leave, and those that are about to, since when.
-func (e *Evidence) Leaves() (left, leaving map[string]time.Time) {
+// Leaves are the nodes that have left the cluster, since they began to leave, and all that have left or are about to.
+func (e *Evidence) Leaves() (left, away map[string]time.Time) {
 	e.lock.Lock()
 	defer e.lock.Unlock()
 	if e.state == nil {
 		return nil, nil
 	}
-	return e.state.Left, e.state.Leaving
+	away = maps.Clone(e.state.Left)
+	if away == nil {
+		away = map[string]time.Time{}
+	}
+	for node, since := range e.state.Leaving {
+		if _, has := away[node]; !has {
+			away[node] = since
+		}
+	}
+	return e.state.Left, away
 }
 
 // note keeps a look.
