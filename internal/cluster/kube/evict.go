@@ -131,6 +131,12 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 // there are none after the node's CNI configuration was switched. The answer has the pods of earlier tries of this
 // attempt, too.
 func (a *Actor) evict(ctx context.Context, id string, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
+	pods, err := a.evictNow(ctx, set, seen)
+	return jsonOf(Evicted{a.moved.add(id, pods)}), err
+}
+
+// evictNow is one try of evict. It returns the pods that it has moved, also if it fails.
+func (a *Actor) evictNow(ctx context.Context, set step.PodSet, seen json.RawMessage) ([]EvictedPod, error) {
 	before, err := readBefore(seen)
 	if err != nil {
 		return nil, err
@@ -150,7 +156,7 @@ func (a *Actor) evict(ctx context.Context, id string, set step.PodSet, seen json
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lock sync.Mutex
-	var done Evicted
+	var done []EvictedPod
 	var failed error
 	var all sync.WaitGroup
 	for _, owner := range inOrder(groups) {
@@ -159,7 +165,7 @@ func (a *Actor) evict(ctx context.Context, id string, set step.PodSet, seen json
 			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, turn, set.LeaveEnding)
 			lock.Lock()
 			defer lock.Unlock()
-			done.Pods = append(done.Pods, moved...)
+			done = append(done, moved...)
 			if err != nil && failed == nil { // later errors come from the cancelled others
 				failed = err
 				cancel()
@@ -172,7 +178,7 @@ func (a *Actor) evict(ctx context.Context, id string, set step.PodSet, seen json
 			failed = a.awaitWhole(ctx, workloadAt(w.Ref), w.Ready)
 		}
 	}
-	return jsonOf(Evicted{a.moved.add(id, done.Pods)}), failed
+	return done, failed
 }
 
 // moved has the pods that evictions have moved, by action, since it was observed. The engine tries an action again

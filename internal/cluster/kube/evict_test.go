@@ -188,6 +188,10 @@ func TestEvictAfterAnOutage(t *testing.T) {
 	if _, err := w.evictedSince(before); !temporary(err) {
 		t.Fatalf("an outage: %v", err)
 	}
+	done, err := w.evictedSince(before)
+	if !temporary(err) || len(done.Pods) != 1 || done.Pods[0].Name != "p1" {
+		t.Errorf("a try that failed at its beginning: %+v, %v", done.Pods, err)
+	}
 	away = false
 	w.slept = func(n int) {
 		if len(e.order) == 1 && n == 5 {
@@ -197,8 +201,7 @@ func TestEvictAfterAnOutage(t *testing.T) {
 			w.recreate("p2", like)
 		}
 	}
-	done, err := w.evictedSince(before)
-	if err != nil {
+	if done, err = w.evictedSince(before); err != nil {
 		t.Fatal(err)
 	}
 	if len(done.Pods) != 2 || done.Pods[0].Name != "p1" || done.Pods[1].Name != "p2" {
