@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,16 +17,22 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
+// rewatchTasks is how long a run reads its tasks after the API server has refused the watch, before it watches again:
+// the user may get the right, and an API server that has just begun refuses for a moment.
+const rewatchTasks = time.Minute
+
 // answers brings what agents write to the tasks that a run waits for, by one watch of all tasks. It keeps no task: a
 // run of many nodes has many of them. The zero value has no watch, and brings nothing.
 type answers struct {
 	// begin watches all tasks from a version on; nil if the run does not watch.
 	begin func(version string) (watch.Interface, error)
+	say   func(string) // may be nil
 
 	lock    sync.Mutex
-	live    bool   // the watch runs
-	last    string // the newest version that it had; "" before the first watch
-	denied  bool   // the user may not watch tasks, so each is read again and again
+	live    bool      // the watch runs
+	last    string    // the newest version that it had; "" before the first watch
+	denied  time.Time // when the API server last refused the watch; each task is read again and again then
+	told    bool      // that it refuses the watch
 	waiting map[string]chan *v1alpha1.NodeTask
 	running sync.WaitGroup
 }
@@ -65,7 +73,7 @@ func (a *answers) expect(name string) (news <-chan *v1alpha1.NodeTask, done func
 func (a *answers) from(version string) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	if a.live || a.denied || a.begin == nil || a.last != "" && !older(a.last, version) {
+	if a.live || a.begin == nil || time.Since(a.denied) < rewatchTasks || a.last != "" && !older(a.last, version) {
 		return a.live
 	}
 	events, err := a.begin(version)
@@ -88,7 +96,7 @@ func (a *answers) read(events watch.Interface) {
 		object, is := event.Object.(*unstructured.Unstructured)
 		a.lock.Lock()
 		if !is {
-			a.denied = a.denied || apierrors.IsForbidden(apierrors.FromObject(event.Object))
+			a.refused(apierrors.FromObject(event.Object))
 			a.lock.Unlock()
 			continue
 		}
@@ -107,6 +115,18 @@ func (a *answers) read(events watch.Interface) {
 	a.live = false
 	for _, c := range a.waiting {
 		replace(c, nil)
+	}
+}
+
+// refused says once that a watch is not allowed. The caller holds the lock.
+func (a *answers) refused(err error) {
+	if !apierrors.IsForbidden(err) {
+		return
+	}
+	if a.denied = time.Now(); !a.told && a.say != nil {
+		a.told = true
+		a.say(fmt.Sprintf("warning: NodeTasks cannot be watched (%v): Theseus reads each task again and again, which "+
+			"costs the API server more, and tries to watch every %s", err, rewatchTasks))
 	}
 }
 

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -104,7 +105,44 @@ func TestAnswers(t *testing.T) {
 	}
 	f.server.Deny(true)
 	if task := <-last; task != nil || f.answers.from(version()) {
-		t.Errorf("a watch that is not allowed is tried again; it brought %+v", task)
+		t.Errorf("a watch that is not allowed is tried again at once; it brought %+v", task)
+	}
+	later := func() bool {
+		put("c", "") // another version
+		f.answers.lock.Lock()
+		f.answers.denied = f.answers.denied.Add(-rewatchTasks)
+		f.answers.lock.Unlock()
+		return f.answers.from(version())
+	}
+	if !later() {
+		t.Fatal("a watch that was refused is not tried again")
+	}
+	for task := range last { // the first says that something may have been missed, the second that it is refused again
+		if task != nil {
+			t.Errorf("a watch that is refused again brought %+v", task)
+		}
+		f.answers.lock.Lock()
+		live := f.answers.live
+		f.answers.lock.Unlock()
+		if !live {
+			break
+		}
+	}
+	f.lock.Lock()
+	if len(f.notes) != 1 || !strings.HasPrefix(f.notes[0], "warning: NodeTasks cannot be watched (") {
+		t.Errorf("told %q", f.notes)
+	}
+	f.lock.Unlock()
+	f.server.Deny(false)
+	if !later() {
+		t.Fatal("a watch that is allowed again does not begin")
+	}
+	if task := <-last; task != nil {
+		t.Errorf("something may have been missed before it: %+v", task)
+	}
+	put("z", v1alpha1.TaskRunning)
+	if task := <-last; task == nil || task.Status.Phase != v1alpha1.TaskRunning {
+		t.Errorf("a watch that is allowed again brought %+v", task)
 	}
 }
 

@@ -69,6 +69,7 @@ func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err er
 		return nil, fmt.Errorf("watch the probes: %w", err)
 	}
 	a.plans, a.reports = plans, reports
+	a.answers.say = a.Note
 	a.answers.begin = func(version string) (watch.Interface, error) { return a.watchTasks(ctx, version) }
 	return func() {
 		cancel()
