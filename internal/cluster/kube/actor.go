@@ -63,6 +63,7 @@ type Actor struct {
 	// acting is the number of actions that are being carried out.
 	acting atomic.Int64
 	looks  looks
+	cutOff cutOff
 	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path
 	// each.
 	foreign sync.Map

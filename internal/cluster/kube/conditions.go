@@ -180,13 +180,14 @@ func part(one, whole any) bool {
 }
 
 // await polls a condition until it holds or the context ends; then the error says what was missing.
-func (a *Actor) await(ctx context.Context, c step.Condition) error {
+func (a *Actor) await(ctx context.Context, c step.Condition) (err error) {
 	said, begun := "", a.Clock.Now()
-	var bearing patience
+	bearing, leave := a.patient(string(jsonOf(c)), patience{})
+	defer func() { leave(err) }()
 	for {
 		holds, missing, err := a.holds(ctx, c)
 		if err == nil && holds {
-			a.relieved(&bearing)
+			a.relieved(bearing)
 			return nil
 		}
 		if err != nil {
@@ -196,7 +197,7 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 			a.Note("waiting: " + missing)
 			said = missing
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return a.stuck(ctx, &bearing, c) })
+		err = a.bear(ctx, bearing, func(ctx context.Context) (trouble, error) { return a.stuck(ctx, bearing, c) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)
 		}

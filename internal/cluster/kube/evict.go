@@ -551,8 +551,9 @@ func endsItself(object *unstructured.Unstructured) bool {
 }
 
 // awaitWhole waits until a workload has all its ready pods again, or gets no more pods because it is being deleted.
-func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
-	bearing := patience{others: true}
+func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) (err error) {
+	bearing, leave := a.patient("whole "+owner.String(), patience{others: true})
+	defer func() { leave(err) }()
 	ends := ""
 	for said := -1; ; {
 		now, err := a.count(ctx, owner)
@@ -560,7 +561,7 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 			return err
 		}
 		if now.whole(before) {
-			a.relieved(&bearing)
+			a.relieved(bearing)
 			return nil
 		}
 		missing := fmt.Sprintf("%s has %d of %d pods ready", owner, now.ready, before)
@@ -568,11 +569,11 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 			a.Note("waiting: " + missing)
 			said = now.ready
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (found trouble, err error) {
+		err = a.bear(ctx, bearing, func(ctx context.Context) (found trouble, err error) {
 			if ends, err = a.ending(ctx, owner); err != nil || ends != "" {
 				return trouble{}, err
 			}
-			return a.stuckWorkload(ctx, &bearing, owner.ref(), false)
+			return a.stuckWorkload(ctx, bearing, owner.ref(), false)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)

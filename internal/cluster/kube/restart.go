@@ -53,7 +53,7 @@ func readPods(do step.Restart, seen json.RawMessage) (before []types.UID, first 
 
 // restart deletes the pods of earlier templates, and, if the pod must be recreated, all pods that existed before. Then
 // it waits for the replacement.
-func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessage) error {
+func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessage) (err error) {
 	before, first, err := readPods(do, seen)
 	if err != nil {
 		return err
@@ -63,14 +63,15 @@ func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessa
 	}
 	said := ""
 	var nudged *corev1.Pod
-	var bearing patience
+	bearing, leave := a.patient(string(jsonOf(do)), patience{})
+	defer func() { leave(err) }()
 	for waited := 0; ; waited++ {
 		now, err := a.outdated(ctx, do, before)
 		if err != nil {
 			return err
 		}
 		if now.missing == "" {
-			a.relieved(&bearing)
+			a.relieved(bearing)
 			if nudged == nil {
 				return nil
 			}
@@ -98,9 +99,9 @@ func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessa
 			a.Note("waiting: " + now.missing)
 			said = now.missing
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+		err = a.bear(ctx, bearing, func(ctx context.Context) (trouble, error) {
 			if now.starting != nil {
-				if found := a.ailing(ctx, &bearing, []corev1.Pod{*now.starting}); found.why != "" {
+				if found := a.ailing(ctx, bearing, []corev1.Pod{*now.starting}); found.why != "" {
 					return found, nil
 				}
 			}

@@ -60,6 +60,37 @@ type patience struct {
 	seen map[string]seenContainer
 }
 
+// cutOff has waits that an outage of the API server has cut off, as the next try of each goes on: what they have said
+// may be over by then, and the containers were seen before. The zero value is ready to use.
+type cutOff struct {
+	lock  sync.Mutex
+	waits map[string]*patience
+}
+
+// patient returns the patience of a wait, which goes on if its last try was cut off. leave must be called with the
+// wait's error.
+func (a *Actor) patient(wait string, p patience) (bearing *patience, leave func(error)) {
+	c := &a.cutOff
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if former := c.waits[wait]; former != nil {
+		p.said, p.seen = former.said, former.seen
+		delete(c.waits, wait)
+	}
+	return &p, func(err error) {
+		// an outage that others meet first cancels this one
+		if err == nil || !outage.Passes(err) && !outage.Refused(err) && !errors.Is(err, context.Canceled) {
+			return
+		}
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		if c.waits == nil {
+			c.waits = map[string]*patience{}
+		}
+		c.waits[wait] = &p
+	}
+}
+
 // bear looks for problems from time to time. It reports a problem and its end immediately, and fails if it lasts too
 // long. If the wait ends first, relieved reports the end.
 func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context) (trouble, error)) error {
@@ -96,6 +127,9 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 
 // suffer reports a problem, and the end of the one before.
 func (a *Actor) suffer(p *patience, why string) {
+	if p.said == why || outage.Hindrance(why) != "" && outage.Hindrance(why) == outage.Hindrance(p.said) {
+		return // the try before has said it
+	}
 	a.relieved(p)
 	p.said = why
 	if a.Note != nil && !p.silent {
@@ -118,14 +152,18 @@ type looks struct {
 	known map[string]*patience
 }
 
-// of returns the patience with a condition. It starts again if the condition held, or was not polled for a while.
+// of returns the patience with a condition. It starts again if the condition held, or was not polled for a while; what
+// it has said then, before an outage of the API server for example, may be over.
 func (l *looks) of(c step.Condition, now time.Time, holds bool) *patience {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	key := string(jsonOf(c))
 	p := l.known[key]
-	if p == nil || now.Sub(p.looked) > 2*stuckEvery+callTimeout {
+	if p == nil {
 		p = &patience{silent: true}
+	}
+	if now.Sub(p.looked) > 2*stuckEvery+callTimeout {
+		p = &patience{silent: true, said: p.said}
 	}
 	if l.known == nil {
 		l.known = map[string]*patience{}

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -239,6 +241,86 @@ func TestResolvedWait(t *testing.T) {
 		if n := len(w.notes); err != nil || n == 0 || !strings.HasPrefix(w.notes[n-1], "resolved: node a cannot get") {
 			t.Errorf("%s: %v, told %q", name, err, w.notes)
 		}
+	}
+}
+
+// TestResolvedInAnOutage: a problem that ends while the API server is away is over when it is back, and one that lasts
+// is the same.
+func TestResolvedInAnOutage(t *testing.T) {
+	agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
+	ready := step.Condition{Is: step.PodReady{Node: "a", Namespace: "theseus-system", Selector: "app=agent"}}
+	for name, wait := range map[string]func(w *world) error{
+		"a wait": func(w *world) error {
+			_, err := w.do(step.Action{ID: "w", Do: step.Wait{Condition: ready}})
+			return err
+		},
+		"the pods of others": func(w *world) error {
+			return classify(w.awaitWhole(t.Context(), workloadAt(agents), 1))
+		},
+		"a condition": func(w *world) error {
+			for {
+				holds, _, err := w.Holds(t.Context(), ready)
+				if holds || err != nil {
+					return err
+				}
+				if err := w.Sleep(t.Context(), stuckEvery); err != nil {
+					return err
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// it ails after the wait has begun, as those of others would be left alone otherwise
+			w := newWorld(t, []runtime.Object{nodeThatIs("True"),
+				pod("theseus-system", "agent-1", "a", "", label("app", "agent"), unready)}, agentSet)
+			ails := func(reason string) {
+				if err := w.typed.Tracker().Update(podResource, pod("theseus-system", "agent-1", "a", "",
+					label("app", "agent"), waiting(reason, "no such host")), "theseus-system"); err != nil {
+					t.Error(err)
+				}
+			}
+			away := false
+			w.typed.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return away, nil, apierrors.NewServiceUnavailable("away")
+			})
+			outage := func(reason string, last time.Duration) error {
+				begun := w.now
+				w.slept = func(int) {
+					ails(reason)
+					away = w.now.Sub(begun) >= last
+				}
+				err := wait(w)
+				away = false
+				w.now = w.now.Add(time.Minute)
+				return err
+			}
+			if err := outage("ErrImagePull", 7*time.Second); !temporary(err) {
+				t.Fatalf("the first outage: %v", err)
+			}
+			if err := outage("ImagePullBackOff", 7*time.Second); !temporary(err) {
+				t.Fatalf("the second outage: %v", err)
+			}
+			count := func(prefix string) (n int) {
+				for _, note := range w.notes {
+					if strings.HasPrefix(note, prefix+"node a cannot get the image") {
+						n++
+					}
+				}
+				return n
+			}
+			said := 1
+			if name == "a condition" {
+				said = 0 // by the engine, as what is missing
+			}
+			if count("waiting: ") != said || count("resolved: ") != 0 {
+				t.Errorf("in two outages, told %q", w.notes)
+			}
+			w.slept = nil
+			w.heal()
+			if err := wait(w); err != nil || count("waiting: ") != said || count("resolved: ") != 1 {
+				t.Errorf("after them: %v, told %q", err, w.notes)
+			}
+		})
 	}
 }
 
