@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"io/fs"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -168,16 +169,21 @@ func (p *probers) count(m *measured, now time.Time) {
 	if m.path.Denied {
 		return // nothing leaks in the model
 	}
-	m.debt += float64(fresh) * p.share(&m.path)
+	share := p.share(&m.path)
+	first := (1 - m.debt) / share // the probe with which the first one is lost
+	m.debt += float64(fresh) * share
 	lost := min(int64(m.debt), fresh)
 	m.debt -= float64(lost)
 	m.result.Answered += fresh - lost
 	m.result.RTTCounts = spread(m.result.Answered)
-	m.gaps(from, every, fresh, lost)
+	m.gaps(from, every, fresh, lost, func(i int64) int64 {
+		return min(max(int64(math.Ceil(first+float64(i)/share-1e-6)), 1), fresh) - 1
+	})
 }
 
-// gaps adds the lost probes of a look: all in one gap, or each for itself.
-func (m *measured) gaps(from time.Time, every time.Duration, fresh, lost int64) {
+// gaps adds the lost probes of a look: all in one gap, or each for itself. at is the place of each among the fresh
+// ones.
+func (m *measured) gaps(from time.Time, every time.Duration, fresh, lost int64, at func(int64) int64) {
 	millis := float64(every) / float64(time.Millisecond)
 	if open := m.result.Open; open != nil && lost < fresh {
 		m.keep(*open)
@@ -192,7 +198,7 @@ func (m *measured) gaps(from time.Time, every time.Duration, fresh, lost int64) 
 		m.result.Open = &v1alpha1.Gap{From: from, Millis: float64(lost) * millis, Probes: lost}
 	default:
 		for i := range lost {
-			m.keep(v1alpha1.Gap{From: from.Add(time.Duration(i*(fresh/lost)) * every), Millis: millis, Probes: 1})
+			m.keep(v1alpha1.Gap{From: from.Add(time.Duration(at(i)) * every), Millis: millis, Probes: 1})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,6 +101,25 @@ func TestProbes(t *testing.T) {
 	one.swarm.addresses.Delete(target.address.String())
 	if s, a, result := look(10 * time.Second); s < 990 || a != 0 || result.Open == nil || result.Open.Probes != s {
 		t.Errorf("%d of %d answered by a pod that is gone: %+v", a, s, result.Open)
+	}
+}
+
+// TestPlacesOfLosses: what is lost has its place among the probes of a look, whatever the looks are.
+func TestPlacesOfLosses(t *testing.T) {
+	one, _ := two(t, "node-2=lose:join:50%")
+	one.share = 0.01
+	m := &measured{path: v1alpha1.Path{IntervalMillis: 10}}
+	m.restart()
+	begun := m.begun
+	for _, passed := range []int{60, 150, 420, 430, 520} {
+		one.probers.count(m, begun.Add(time.Duration(passed)*10*time.Millisecond+5*time.Millisecond))
+	}
+	var lost []int
+	for _, gap := range m.result.Gaps {
+		lost = append(lost, int(gap.From.Sub(begun)/(10*time.Millisecond))+1)
+	}
+	if want := []int{100, 200, 300, 400, 500}; !slices.Equal(lost, want) {
+		t.Errorf("lost are the probes %d, want %d", lost, want)
 	}
 }
 
