@@ -21,6 +21,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/node/agent"
 )
 
@@ -196,8 +197,11 @@ func (m *machine) begin(ctx context.Context, object *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.swarm.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
-		patch, metav1.PatchOptions{}, "status")
+	err = insist(ctx, func(ctx context.Context) error {
+		_, err := m.swarm.client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
+			patch, metav1.PatchOptions{}, "status")
+		return err
+	})
 	if err == nil && object.Spec.ServiceAccountName == manifest.AgentName && object.Namespace == v1alpha1.Namespace {
 		context.AfterFunc(ctx, stop)
 		go func() { m.swarm.trouble(inside, "agent of "+m.name, m.agent(inside, object)) }()
@@ -206,6 +210,11 @@ func (m *machine) begin(ctx context.Context, object *corev1.Pod) error {
 		return nil
 	}
 	return err
+}
+
+// insist calls the API server again while it is away, as a kubelet does.
+func insist(ctx context.Context, call func(context.Context) error) error {
+	return outage.Retry(ctx, outage.Limits{Away: 2 * outage.Bound, Refused: outage.Bound}, nil, call)
 }
 
 // probes is the network that a prober's pod measures in; empty for other pods.
@@ -241,8 +250,10 @@ func running(object *corev1.Pod, host, address string) corev1.PodStatus {
 func (m *machine) end(ctx context.Context, object *corev1.Pod) error {
 	m.ended(object)
 	now := int64(0)
-	err := m.swarm.client.CoreV1().Pods(object.Namespace).Delete(ctx, object.Name,
-		metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &object.UID}})
+	err := insist(ctx, func(ctx context.Context) error {
+		return m.swarm.client.CoreV1().Pods(object.Namespace).Delete(ctx, object.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &object.UID}})
+	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -276,8 +287,12 @@ func (m *machine) agent(ctx context.Context, object *corev1.Pod) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1",
 			Name: object.Name, UID: object.UID}}}
-	token, err := m.swarm.client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, manifest.AgentName,
-		request, metav1.CreateOptions{})
+	var token *authenticationv1.TokenRequest
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		token, err = m.swarm.client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, manifest.AgentName,
+			request, metav1.CreateOptions{})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("ask for its token: %w", err)
 	}

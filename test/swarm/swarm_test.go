@@ -9,8 +9,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
@@ -101,6 +107,25 @@ func TestProbes(t *testing.T) {
 	one.swarm.addresses.Delete(target.address.String())
 	if s, a, result := look(10 * time.Second); s < 990 || a != 0 || result.Open == nil || result.Open.Probes != s {
 		t.Errorf("%d of %d answered by a pod that is gone: %+v", a, s, result.Open)
+	}
+}
+
+// TestPodInAnOutage: a pod that begins, or ends, while the API server is away does so when it is back.
+func TestPodInAnOutage(t *testing.T) {
+	one, _ := two(t)
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "a"}}
+	client, away := fake.NewClientset(object), 0
+	client.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		away--
+		return away >= 0, nil, apierrors.NewServiceUnavailable("away")
+	})
+	one.swarm.client = client
+	hold(one, "a")
+	for i, do := range []func(context.Context, *corev1.Pod) error{one.begin, one.end} {
+		away = 1
+		if err := do(t.Context(), object); err != nil || away >= 0 {
+			t.Errorf("%s: %v", []string{"begin", "end"}[i], err)
+		}
 	}
 }
 
