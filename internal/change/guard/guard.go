@@ -130,7 +130,7 @@ func (b *builder) prepare() {
 	})
 	actions := joint.ApplyShared(b.shared, b.fleet(2*time.Minute))
 	actions = append(actions, joint.OnEach(b.nodes, func(node string) step.Action {
-		pod := manifest.ProbePod(b.plan.Change.AgentImage, node, "old")
+		pod := manifest.ForGuard(manifest.ProbePod(b.plan.Change.AgentImage, node, "old"))
 		if b.plan.Guarded.HostPorts {
 			pod = manifest.WithHostPorts(pod)
 		}

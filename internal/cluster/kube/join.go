@@ -204,7 +204,7 @@ func (j *Joins) probers(ctx context.Context) (ready map[string]map[string]bool, 
 
 // make makes a node's probe pod, unless it is there.
 func (j *Joins) make(ctx context.Context, node string) error {
-	pod := manifest.ProbePod(j.Image, node, path.Old)
+	pod := manifest.ForGuard(manifest.ProbePod(j.Image, node, path.Old))
 	if j.Actor.Measured.HostPorts && !j.nodes[node].portless {
 		pod = manifest.WithHostPorts(pod)
 	}
@@ -329,13 +329,19 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 		if j.out == nil {
 			j.out = map[string]bool{}
 		}
+		shared := map[string]int{} // by class: paths to or from a node before this one
 		for i := range own {
-			if !stay[own[i].ID] {
-				j.out[own[i].ID] = true
+			if stay[own[i].ID] {
+				continue
 			}
+			if j.out[own[i].ID] {
+				shared[own[i].Class]++
+			}
+			j.out[own[i].ID] = true
 		}
 		for _, s := range silent {
-			if !slices.ContainsFunc(j.silent, func(o path.Silence) bool { return o.Example == s.Example }) {
+			s.Joined, s.Shared = true, shared[s.Class]
+			if s.Shared < s.Paths || s.Uncovered() { // else the node before says it
 				j.silent = append(j.silent, s)
 			}
 		}

@@ -197,6 +197,11 @@ func TestJoinedLacksAgain(t *testing.T) {
 	w.reports(shut)
 	wantJoined(t, joins, "not all its paths have answered yet")
 	w.now = w.now.Add(time.Minute)
+	measured, err := w.probePlans(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := pathsOf(measured)
 	fails := 2 // the first plan is written
 	w.dynamic.PrependReactor("patch", "probeplans", func(clienttesting.Action) (bool, runtime.Object, error) {
 		fails--
@@ -206,8 +211,23 @@ func TestJoinedLacksAgain(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	got, err := joins.Join(t.Context())
-	if err != nil || len(got.Silent) == 0 || got.Silent[0].Class != path.ClassPodHost {
+	if err != nil || len(got.Silent) == 0 || got.Silent[0].Class != path.ClassPodHost || got.Silent[0].Shared > 0 {
 		t.Errorf("%+v, %v", got, err)
+	}
+	once, sum := 0, 0 // a path between both nodes counts once, and the words are those of nodes that joined
+	for _, one := range all {
+		if !shut(one) {
+			once++
+		}
+	}
+	for _, one := range got.Silent {
+		if sum += one.Paths - one.Shared; !strings.Contains(one.String(), "since the node joined") ||
+			strings.Contains(one.String(), "before the change") {
+			t.Error(one)
+		}
+	}
+	if sum != once || once == 0 {
+		t.Errorf("%d paths are left out, and %d said: %+v", once, sum, got.Silent)
 	}
 	plans, err := w.probePlans(t.Context())
 	if err != nil || slices.ContainsFunc(pathsOf(plans), func(one v1alpha1.Path) bool { return !shut(one) }) {

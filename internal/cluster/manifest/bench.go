@@ -58,7 +58,7 @@ func BenchPod(image, node, plan, id string, run int, atMost time.Duration) *unst
 func benchPod(name, part, id string, spec corev1.PodSpec) *unstructured.Unstructured {
 	about := meta(name, LabelBench, part, LabelBenchID, id, LabelApp, BenchName)
 	// a bare pod would keep its node
-	about.Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+	about.Annotations = map[string]string{safeToEvict: "true"}
 	return convert(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: about, Spec: spec})
 }
 

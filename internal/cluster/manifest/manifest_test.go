@@ -49,7 +49,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"),
 			*ProbePod(image, "node-1", "new"), *NewPod(image, "node-1", "a", "[]"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
-		"guard": append([]unstructured.Unstructured{*WithHostPorts(ProbePod(image, "node-1", "old"))},
+		"guard": append([]unstructured.Unstructured{*ForGuard(WithHostPorts(ProbePod(image, "node-1", "old")))},
 			LocalServices()...),
 		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute),
 			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),

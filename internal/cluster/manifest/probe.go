@@ -65,7 +65,7 @@ func NewPod(image, node, set, paths string) *unstructured.Unstructured {
 	answers, tries := container("answer", "answer"), container(NewPodTries, "try")
 	answers.ReadinessProbe = listens(PortTCP)
 	tries.Env = append(tries.Env, corev1.EnvVar{Name: PathsVariable, Value: paths})
-	return convert(&corev1.Pod{
+	return ForGuard(convert(&corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(NewPodName(node, set), v1alpha1.LabelProbe, "new-pod", LabelNewPod, set,
 			LabelNode, NodeValue(node)),
@@ -77,7 +77,7 @@ func NewPod(image, node, set, paths string) *unstructured.Unstructured {
 			SecurityContext:               asProber(),
 			Containers:                    []corev1.Container{answers, tries},
 		},
-	})
+	}))
 }
 
 // NewPodTries is the name of the container of a new pod that tries paths, and PathsVariable the environment variable
@@ -209,6 +209,16 @@ func LocalServices() []unstructured.Unstructured {
 		object.Object["spec"].(map[string]any)[field] = "Local"
 	}
 	return []unstructured.Unstructured{inside, port}
+}
+
+// safeToEvict lets the cluster autoscaler remove the node of a bare pod.
+const safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+// ForGuard makes a probe pod no obstacle to a change that others make: the cluster autoscaler may remove its node. In
+// a migration, it may not.
+func ForGuard(pod *unstructured.Unstructured) *unstructured.Unstructured {
+	pod.SetAnnotations(map[string]string{safeToEvict: "true"})
+	return pod
 }
 
 // WithHostPorts gives the TCP ports of a probe pod's containers ports of their node. A network without hostPorts

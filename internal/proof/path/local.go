@@ -84,7 +84,8 @@ func AtNode(one v1alpha1.Path) bool {
 	return false
 }
 
-// Silence are the paths of one class that did not answer before a change, and so are not measured.
+// Silence are the paths of one class that did not answer before a change, or since a node joined, and so are not
+// measured.
 type Silence struct {
 	Class string `json:"class"`
 	// Paths is how many of the class are not measured, of Of.
@@ -95,11 +96,19 @@ type Silence struct {
 	// Shut names the ports of nodes that the paths lead to, such as "UDP port 7101 of a, b"; empty if they lead
 	// elsewhere.
 	Shut string `json:"shut,omitempty"`
+	// Joined is true if these are the paths of a node that joined during the change. Shared is how many of Paths end at
+	// another node that joined, and that the Silence of that node has, too.
+	Joined bool `json:"joined,omitempty"`
+	Shared int  `json:"shared,omitempty"`
 }
 
 func (s Silence) String() string {
-	text := fmt.Sprintf("%d of %s of the class %s, which had no answer before the change, such as %s", s.Paths,
-		cluster.Count(s.Of, "path"), s.Class, s.Example)
+	since := "which had no answer before the change"
+	if s.Joined {
+		since = "which have had no answer since the node joined"
+	}
+	text := fmt.Sprintf("%d of %s of the class %s, %s, such as %s", s.Paths, cluster.Count(s.Of, "path"), s.Class,
+		since, s.Example)
 	if s.Shut != "" {
 		text += "; probably the node's firewall drops " + s.Shut + ": allow it from nodes and pods, or these paths " +
 			"are not measured"

@@ -75,10 +75,10 @@ func TestSilent(t *testing.T) {
 			!strings.Contains(id, "local-") && !strings.Contains(id, "host-port")
 	}
 	left, silent := Silent(paths, answers)
-	want := []Silence{{ClassLocalPort, 3, 3, "node-0/host>node-1/local-node-port/old/tcp-new",
-		"TCP port 30003 of node-1, node-2, node-0"},
-		{ClassHostPort, 2, 3, "node-0/host>node-1/host-port/old/tcp-new", "TCP port 7202 of node-1, node-0"},
-		{ClassLocalDNS, 3, 3, "node-0/old>local-dns", ""}}
+	want := []Silence{silence(ClassLocalPort, 3, 3, "node-0/host>node-1/local-node-port/old/tcp-new",
+		"TCP port 30003 of node-1, node-2, node-0"),
+		silence(ClassHostPort, 2, 3, "node-0/host>node-1/host-port/old/tcp-new", "TCP port 7202 of node-1, node-0"),
+		silence(ClassLocalDNS, 3, 3, "node-0/old>local-dns", "")}
 	if !slices.Equal(silent, want) {
 		t.Errorf("silent %+v", silent)
 	}
@@ -92,6 +92,10 @@ func TestSilent(t *testing.T) {
 		"of node-1, node-0: allow it from nodes and pods, or these paths are not measured" {
 		t.Error(says)
 	}
+}
+
+func silence(class string, paths, of int, example, shut string) Silence {
+	return Silence{Class: class, Paths: paths, Of: of, Example: example, Shut: shut}
 }
 
 // TestSilentFirewall: the paths to a port of a node may be left out if nothing answers there from other nodes. One that
@@ -111,19 +115,19 @@ func TestSilentFirewall(t *testing.T) {
 	}{
 		"nothing": {nil, "", nil},
 		"one node's port, from everywhere": {[]string{"/old>node-1/host/udp", "/old>outside/node-1/udp"}, "",
-			[]Silence{{ClassPodHost, 2, classes[ClassPodHost], "node-0/old>node-1/host/udp",
-				"UDP port 7101 of node-1"}, {ClassOutside, 1, classes[ClassOutside],
-				"node-0/old>outside/node-1/udp-new", "UDP port 7101 of node-1"}}},
+			[]Silence{silence(ClassPodHost, 2, classes[ClassPodHost], "node-0/old>node-1/host/udp",
+				"UDP port 7101 of node-1"), silence(ClassOutside, 1, classes[ClassOutside],
+				"node-0/old>outside/node-1/udp-new", "UDP port 7101 of node-1")}},
 		"one node's port, from other nodes": {[]string{"node-0/old>node-1/host/udp", "/old>outside/node-1/udp"}, "",
-			[]Silence{{ClassPodHost, 1, classes[ClassPodHost], "node-0/old>node-1/host/udp",
-				"UDP port 7101 of node-1"}, {ClassOutside, 1, classes[ClassOutside],
-				"node-0/old>outside/node-1/udp-new", "UDP port 7101 of node-1"}}},
+			[]Silence{silence(ClassPodHost, 1, classes[ClassPodHost], "node-0/old>node-1/host/udp",
+				"UDP port 7101 of node-1"), silence(ClassOutside, 1, classes[ClassOutside],
+				"node-0/old>outside/node-1/udp-new", "UDP port 7101 of node-1")}},
 		"a port that answers to its own pods' node alone": {[]string{"node-1/old>node-1/host/udp"},
 			"node-1/old>node-1/host/udp", nil},
 		"a port that answers as the outside": {[]string{"node-0/old>node-1/host/udp"},
 			"node-0/old>node-1/host/udp", nil},
-		"every node port": {[]string{"/node-port/"}, "", []Silence{{ClassNodePort, 3, 3,
-			"node-0/host>node-1/node-port/old/tcp-new", "TCP port 30001 of node-1, node-2, node-0"}}},
+		"every node port": {[]string{"/node-port/"}, "", []Silence{silence(ClassNodePort, 3, 3,
+			"node-0/host>node-1/node-port/old/tcp-new", "TCP port 30001 of node-1, node-2, node-0")}},
 		"a pod":     {[]string{"node-0/old>node-1/old/udp"}, "node-0/old>node-1/old/udp", nil},
 		"a Service": {[]string{">service/"}, "node-0/old>service/old/udp", nil},
 		"the node":  {[]string{"node-0/host>node-1/old/udp"}, "node-0/host>node-1/old/udp", nil},

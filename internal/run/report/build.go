@@ -110,6 +110,7 @@ func measuredSpans(all loss.Account) []Span {
 }
 
 // leftOut is how many planned paths of each class a guard has left out, since they never answered. A note names them.
+// A path between two nodes that joined counts once.
 func leftOut(in Input) map[string]int {
 	out := map[string]int{}
 	if in.Plan == nil || !in.Plan.Foreign() {
