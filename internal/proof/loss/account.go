@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ type Counts struct {
 	Late int64
 	// Excused were unanswered while all possible responders were stalled (Stalls).
 	Excused int64
-	// Left were unanswered on paths from or to nodes that had left the cluster (Account.Leave).
+	// Left were unanswered because nodes had left the cluster (Account.Leave).
 	Left int64
 	// Lost were not answered and should have been. Leaked were answered and should not have been.
 	Lost, Leaked int64
@@ -138,25 +139,47 @@ func (p *PathAccount) excuse(stalls *Stalls) {
 	p.Lost -= p.Excused
 }
 
-// Leave takes out of the losses what was lost on the paths from and to nodes since they left the cluster. A gap that
-// began before stays a loss as a whole, and so does what nodes lose on their way to a Service that still leads there.
+// Rebinds is how long a path with one flow through a Service may be silent because a node leaves. The flow is bound to
+// a pod: a TCP connection ends with its pod, and a UDP flow goes to it until it has ended and kube-proxy has noticed,
+// however gracefully the pod ends. New connections through a Service lose nothing if the pod ends before its node.
+const Rebinds = 3 * time.Second
+
+// Leave takes out of the losses what was lost on the paths from and to nodes since they left the cluster, and on each
+// path with one flow through a Service one short gap for each of these nodes. A gap that began before stays a loss as a
+// whole, and so does what else nodes lose on their way to a Service.
 func (a Account) Leave(left map[string]time.Time) {
+	ends := slices.SortedFunc(maps.Values(left), time.Time.Compare)
 	for _, p := range a {
 		since, gone := leftAt(p.Path, left)
-		if !gone || p.Denied {
+		switch bound := p.Target.Node == "" && (p.Protocol == v1alpha1.UDP || p.Protocol == v1alpha1.TCP); {
+		case p.Denied:
+		case gone:
+			p.leave(func(gap Gap) bool { return !gap.From.Before(since) })
+		case bound:
+			next := 0
+			p.leave(func(gap Gap) bool {
+				if next == len(ends) || gap.From.Before(ends[next]) || gap.Millis > millis(Rebinds) {
+					return false
+				}
+				next++
+				return true
+			})
+		}
+	}
+}
+
+// leave takes gaps out of the losses. It asks for each, oldest first.
+func (p *PathAccount) leave(takes func(Gap) bool) {
+	kept := p.Gaps[:0]
+	for _, gap := range p.Gaps {
+		if !takes(gap) {
+			kept = append(kept, gap)
 			continue
 		}
-		kept := p.Gaps[:0]
-		for _, gap := range p.Gaps {
-			if gap.From.Before(since) {
-				kept = append(kept, gap)
-				continue
-			}
-			p.Left += gap.Probes - gap.Excused
-		}
-		p.Gaps, p.Left = kept, min(p.Left, p.Lost)
-		p.Lost -= p.Left
+		p.Left += gap.Probes - gap.Excused
 	}
+	p.Gaps, p.Left = kept, min(p.Left, p.Lost)
+	p.Lost -= p.Left
 }
 
 // leftAt is when the first of the ends of a path left; gone is false if none did.

@@ -557,7 +557,7 @@ func pass(verdict Verdict) string {
 			count(verdict.Excused))
 	}
 	if verdict.Left > 0 {
-		text += fmt.Sprintf("; %s more were lost on the paths of nodes that had left the cluster (not counted)",
+		text += fmt.Sprintf("; %s more were lost because nodes left the cluster (not counted)",
 			count(verdict.Left))
 	}
 	if verdict.Restarted > 0 {

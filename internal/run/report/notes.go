@@ -74,6 +74,13 @@ func notes(in Input, m *Model, all loss.Account) []string {
 
 // leftNotes say which nodes left the cluster, and what does not count because of that.
 func leftNotes(in Input, all loss.Account) (list []string) {
+	var services int64
+	for _, one := range all {
+		_, from := in.Left[one.Source.Node]
+		if _, to := in.Left[one.Target.Node]; !from && !to {
+			services += one.Left
+		}
+	}
 	for _, node := range slices.Sorted(maps.Keys(in.Left)) {
 		var lost int64
 		for _, one := range all {
@@ -83,6 +90,11 @@ func leftNotes(in Input, all loss.Account) (list []string) {
 		}
 		list = append(list, fmt.Sprintf("Node %s left the cluster. Not counted as lost: %s on the paths from and to "+
 			"it since it began to leave, at %s.", node, countOf(lost, "probe"), clock(in.Left[node])))
+	}
+	if services > 0 {
+		list = append(list, fmt.Sprintf("Not counted as lost: %s that other nodes sent over open connections "+
+			"through Services, in one gap of at most %s for each path and each node that left. Such a connection, or "+
+			"UDP flow, is bound to a pod, and ends with it.", countOf(services, "probe"), loss.Rebinds))
 	}
 	return list
 }

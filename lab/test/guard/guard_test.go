@@ -167,6 +167,74 @@ func TestGuardJoins(t *testing.T) {
 	}
 }
 
+// TestGuardLeaves: a node is scaled down while the command runs, in the order of an autoscaler: cordoned, drained with
+// the probe pod on it, powered off, and its Node object deleted. The guard is good: new connections through a Service
+// lose nothing, as its endpoint on the node goes before the node does, and what is lost because the node left is told
+// and not counted. Then the same without a drain is a proven loss: Services still lead to the node.
+func TestGuardLeaves(t *testing.T) {
+	rigtest.Full(t, "guarded commands that scale a node down: in order, and without a drain")
+	rig := rigtest.New(t, bin, "gv", 4, "flannel")
+	nodes := rig.NodeNames()
+	guard := func(code int, said, command, leaves string) leavesReport {
+		t.Helper()
+		command = strings.NewReplacer("LAB", rig.Lab, "NAME", rig.Name, "NODE", leaves).Replace(command)
+		file := filepath.Join(rig.Dir, leaves+".json")
+		rigtest.Run(t, rig, "here", code, []string{said}, "guard", "--agent-image", scenario.AgentImage,
+			"--probe-interval", "60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "2m",
+			"-o", file, "--", "sh", "-c", command)
+		nothingLeft(t, rig)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got leavesReport
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %+v; gaps %+v; moments %+v; notes %q", leaves, got.Totals, got.Gaps, got.Moments, got.Verdict.Notes)
+		return got
+	}
+	told := func(got leavesReport, leaves string) {
+		t.Helper()
+		if !slices.ContainsFunc(got.Verdict.Notes, func(note string) bool {
+			return strings.HasPrefix(note, "Node "+leaves+" left the cluster. Not counted as lost: ") &&
+				!strings.Contains(note, ": 0 probes")
+		}) {
+			t.Errorf("no note says that %s left: %q", leaves, got.Verdict.Notes)
+		}
+	}
+
+	leaves := nodes[3]
+	got := guard(0, "good: the command succeeded", "LAB kubectl --name NAME cordon NODE && sleep 5 && "+
+		"LAB kubectl --name NAME drain NODE --force --ignore-daemonsets --delete-emptydir-data --timeout=120s && "+
+		"LAB node kill --name NAME NODE && LAB kubectl --name NAME delete node NODE && sleep 20", leaves)
+	if got.Totals.Sent == 0 || got.Totals.Lost > 3 {
+		t.Errorf("%d of %d probes were lost: %+v", got.Totals.Lost, got.Totals.Sent, got.Gaps)
+	}
+	told(got, leaves)
+
+	leaves = nodes[2]
+	got = guard(7, "error: a loss is proven: ", "LAB kubectl --name NAME cordon NODE && sleep 5 && "+
+		"LAB node kill --name NAME NODE && sleep 20 && LAB kubectl --name NAME delete node NODE && sleep 30", leaves)
+	told(got, leaves)
+	for _, gap := range got.Gaps {
+		if strings.Contains(gap.Path, leaves) {
+			t.Errorf("a gap of the node that left counts: %+v", gap)
+		}
+	}
+}
+
+// leavesReport is what TestGuardLeaves reads of a report.
+type leavesReport struct {
+	Totals  struct{ Sent, Lost int64 }
+	Gaps    []gap
+	Moments []struct {
+		At         time.Time
+		Kind, Text string
+	}
+	Verdict struct{ Notes []string }
+}
+
 // localDNS plays a node-local DNS cache: a DaemonSet without pods names its address, and every node leads queries to it
 // to CoreDNS.
 func localDNS(t *testing.T, rig *scenario.Rig) {
