@@ -155,10 +155,15 @@ func measures(a *app.App, p *plan.Plan) error {
 		return json.NewEncoder(a.Out).Encode(map[string]string{"name": p.Name, "plan": p.Hash,
 			"state": engine.ResultMeasuring})
 	}
-	_, err := fmt.Fprintf(a.Out, "%s measures until `theseus guard stop`, which any machine can run:\n"+
+	text := fmt.Sprintf("%s measures until `theseus guard stop`, which any machine can run:\n"+
 		"  theseus guard stop --guard %[1]s --expect %s\n"+
 		"`theseus guard status` shows what was lost, `theseus guard mark TEXT` puts a line on the timeline\n",
 		p.Name, p.Hash)
+	if p.LossyBefore() {
+		text += "`theseus guard stop` compares the totals and the longest silences with the baseline: it does not " +
+			"detect a short rise of losses\n"
+	}
+	_, err := fmt.Fprint(a.Out, text)
 	return err
 }
 

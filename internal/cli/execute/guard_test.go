@@ -293,3 +293,19 @@ func TestGuardingInterrupted(t *testing.T) {
 		release()
 	}
 }
+
+// TestMeasures: a guard that was started says how it goes on, and what the flag --baseline-loss-ok does not detect.
+func TestMeasures(t *testing.T) {
+	for _, lossy := range []bool{false, true} {
+		var out bytes.Buffer
+		p := planOf(kind.Guard{Others: true, LossyBefore: lossy})
+		p.Name, p.Hash = "g", "h"
+		if err := measures(&app.App{Streams: app.Streams{Out: &out}}, p); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); !strings.Contains(text, "  theseus guard stop --guard g --expect h\n") ||
+			strings.Contains(text, "does not detect a short rise of losses") != lossy {
+			t.Errorf("lossy %t: %s", lossy, text)
+		}
+	}
+}
