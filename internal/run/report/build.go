@@ -42,6 +42,7 @@ func Build(in Input) Model {
 	m.Elsewhere = elsewhere(in, m.Run.End)
 	m.Totals = totals(in, &m, all)
 	m.Verdict = judge(in, &m, all, h)
+	m.Moments = m.judged(m.Moments)
 	return m
 }
 
@@ -118,7 +119,7 @@ func leftOut(in Input) map[string]int {
 	}
 	r := result.Of(in.Plan, in.Records)
 	for _, one := range slices.Concat(r.Silent, r.JoinedSilent()) {
-		out[one.Class] += one.Paths
+		out[one.Class] += one.Paths - one.Shared
 	}
 	return out
 }

@@ -47,7 +47,7 @@ func newMatrix(m Model) *matrix {
 		return nil
 	}
 	fold, note := folding(m)
-	out := layOut(m.Limit, folded(m.Cells, fold))
+	out := layOut(&m, folded(m.Cells, fold))
 	out.Note = note
 	return out
 }
@@ -57,7 +57,7 @@ func newNetworks(m Model) *matrix {
 	if len(m.Cells) == 0 {
 		return nil
 	}
-	out := layOut(m.Limit, folded(m.Cells, func(string) string { return "all nodes" }))
+	out := layOut(&m, folded(m.Cells, func(string) string { return "all nodes" }))
 	out.Small = true
 	return out
 }
@@ -128,7 +128,7 @@ func folded(cells []Cell, fold func(string) string) []Cell {
 	return list
 }
 
-func layOut(limit float64, cells []Cell) *matrix {
+func layOut(m *Model, cells []Cell) *matrix {
 	var sources, targets []v1alpha1.Endpoint
 	byEnds := map[[2]v1alpha1.Endpoint]Cell{}
 	for _, cell := range cells {
@@ -154,7 +154,7 @@ func layOut(limit float64, cells []Cell) *matrix {
 		}
 		for _, target := range targets {
 			cell, ok := byEnds[[2]v1alpha1.Endpoint{source, target}]
-			line.Squares = append(line.Squares, newSquare(limit, cell, ok))
+			line.Squares = append(line.Squares, newSquare(m, cell, ok))
 		}
 		out.Rows = append(out.Rows, line)
 		out.Rows[first].Span++
@@ -182,11 +182,11 @@ func cellTarget(end v1alpha1.Endpoint) string {
 	return offNode(end.Address, end.Network)
 }
 
-func newSquare(limit float64, cell Cell, measured bool) square {
+func newSquare(m *Model, cell Cell, measured bool) square {
 	if !measured {
 		return square{}
 	}
-	s := square{Tone: gapTone(limit, cell.Worst), Text: "0"}
+	s := square{Tone: m.lossTone(cell.Sent, cell.Lost, cell.Worst), Text: "0"}
 	if cell.Worst > 0 {
 		s.Text = duration(cell.Worst)
 	}

@@ -200,7 +200,7 @@ func (t *timeline) gaps(s scale, m Model) {
 	}
 	if len(m.Gaps) <= maxMarks {
 		for _, gap := range m.Gaps {
-			t.Marks = append(t.Marks, single(s, t.Lane, m.Limit, gap))
+			t.Marks = append(t.Marks, single(s, t.Lane, &m, gap))
 		}
 		return
 	}
@@ -208,10 +208,10 @@ func (t *timeline) gaps(s scale, m Model) {
 	t.gather(s, m)
 }
 
-func single(s scale, lane, limit float64, gap Gap) mark {
+func single(s scale, lane float64, m *Model, gap Gap) mark {
 	text := fmt.Sprintf("%s, %s from %s to %s (%s), %s, in %s", clock(gap.From), duration(gap.Millis), gap.Source,
 		gap.Target, gap.Class, countOf(gap.Probes, "lost probe"), gap.Step)
-	tone := gapTone(limit, gap.Millis)
+	tone := m.gapTone(gap.Millis)
 	if gap.Denied {
 		tone = "leak"
 		text = fmt.Sprintf("%s, denied but answered for %s, from %s to %s, in %s",
@@ -244,7 +244,7 @@ func (t *timeline) gather(s scale, m Model) {
 		b.denied = b.denied || gap.Denied
 	}
 	for x, b := range bins {
-		tone := gapTone(m.Limit, b.worst)
+		tone := m.gapTone(b.worst)
 		if b.denied {
 			tone = "leak"
 		}

@@ -205,3 +205,55 @@ func TestComparedFigures(t *testing.T) {
 		}
 	}
 }
+
+// TestAcceptedTones: where the baseline lost probes and that was accepted, a loss has the colour of failure only if
+// more loss is proven, and it is more than the baseline had: a larger share of the probes, or a longer gap.
+func TestAcceptedTones(t *testing.T) {
+	lost := func(sent, lost int64, longest float64) engine.Verdict {
+		return engine.Verdict{Pass: true, Sent: sent, Lost: lost, LongestGapMillis: longest}
+	}
+	for name, test := range map[string]struct {
+		accepts, proven bool
+		before          engine.Verdict
+		cell, mark      string
+	}{
+		"without the flag":      {false, true, lost(9000, 0, 0), "bad", "bad"},
+		"no more":               {true, false, lost(9000, 1, 10), "warn", "warn"},
+		"more, and longer":      {true, true, lost(900, 9, 10), "bad", "bad"},
+		"more, as long":         {true, true, lost(9000, 1, 30), "bad", "warn"},
+		"more, but elsewhere":   {true, true, lost(900, 9, 30), "warn", "warn"},
+		"a baseline that lacks": {true, true, lost(0, 0, 0), "bad", "bad"},
+	} {
+		after := engine.Verdict{Pass: true, Sent: 9000, Lost: 5, LongestGapMillis: 30}
+		if test.accepts {
+			after.Against = &loss.Against{Proven: test.proven, Harmless: !test.proven, Why: "a comparison"}
+		}
+		in := guarded(t, kind.Guard{LossyBefore: test.accepts}, test.before, result.Ran{},
+			result.Watched{Quiet: true}, &after, 5)
+		in.Looks = []Span{{epoch, epoch.Add(time.Minute)}} // then the report has the list of moments
+		for i := range in.Plan.Steps {
+			if gate := in.Plan.Steps[i].Gate; gate != nil {
+				gate.MaxGap = 0
+			}
+		}
+		m := Build(in)
+		cell, mark := newMatrix(m).Rows[0].Squares[0].Tone, newTimeline(m).Marks[0].Tone
+		if cell != test.cell || mark != test.mark {
+			t.Errorf("%s: a cell is %s, a mark %s", name, cell, mark)
+		}
+		page, err := HTML(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, paths, _ := strings.Cut(string(page), `<section id="paths">`)
+		_, moments, _ := strings.Cut(string(page), `<section id="moments">`)
+		pill := `<span class="pill warn">gap</span>`
+		if test.proven {
+			pill = `<span class="pill bad">gap</span>`
+		}
+		if !strings.Contains(paths, `<td class="`+test.cell+`" title="`) ||
+			!strings.Contains(paths, `<td class="n `+test.cell+`" data-v="5">5</td>`) || !strings.Contains(moments, pill) {
+			t.Errorf("%s: the page has other colours", name)
+		}
+	}
+}

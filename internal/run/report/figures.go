@@ -40,7 +40,7 @@ func probesFigure(m Model) figure {
 	}
 	tone := "ok"
 	if t.Lost > 0 {
-		tone = m.gapTone(max(t.ProbeGapMillis, 0.001))
+		tone = m.figureTone(max(t.ProbeGapMillis, 0.001))
 	}
 	return figure{"Lost probes", number(t.Lost),
 		fmt.Sprintf("of %s on %s", number(t.Sent), countOf(int64(t.Paths), "path")), tone}
@@ -76,22 +76,41 @@ func gapFigure(m Model) figure {
 	case t.ProbeGapMillis == 0:
 		return figure{"Longest gap", "none", note, "ok"}
 	}
-	tone := m.gapTone(t.ProbeGapMillis)
+	tone := m.figureTone(t.ProbeGapMillis)
 	if t.Lost == 0 && t.ProbeGapMillis <= m.Limit {
 		tone = "ok"
 	}
 	return figure{"Longest gap", duration(t.ProbeGapMillis), note, tone}
 }
 
-// gapTone is the tone of a gap. Where losses are compared with the baseline, only the verdict says whether it is bad.
-func (m *Model) gapTone(ms float64) string {
+// figureTone is the tone of a gap of the whole network. Where losses are compared with the baseline, only the verdict
+// says whether it is bad.
+func (m *Model) figureTone(ms float64) string {
 	switch {
 	case !m.compared:
 		return gapTone(m.Limit, ms)
-	case m.Verdict.Level == Bad:
+	case m.worse:
 		return "bad"
 	}
 	return gapTone(ms, ms)
+}
+
+// gapTone is the tone of one gap. Where losses are compared with the baseline, it is bad only if more loss is proven
+// and no gap of the baseline was as long.
+func (m *Model) gapTone(ms float64) string {
+	if m.compared && (!m.worse || ms <= m.accepted.LongestGapMillis) {
+		return gapTone(ms, ms)
+	}
+	return gapTone(m.Limit, ms)
+}
+
+// lossTone is the tone of what a part of the network lost. Where losses are compared with the baseline, it is bad only
+// if more loss is proven, and the part lost a larger share than the network did in the baseline, or a longer gap.
+func (m *Model) lossTone(sent, lost int64, worst float64) string {
+	if before := m.accepted; m.compared && m.worse && lost*before.Sent > before.Lost*sent {
+		return "bad"
+	}
+	return m.gapTone(worst)
 }
 
 func restartsFigure(m Model) figure {

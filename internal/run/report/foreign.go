@@ -21,6 +21,10 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	}
 	away := m.losesElsewhere(in.Plan.Change.MaxLost)
 	lost = lost || away
+	m.worse = proof == result.Lost || away
+	if r.Before != nil {
+		m.accepted = *r.Before
+	}
 	if m.Run.Outcome == Done && proof == result.Unproven {
 		v.Missing = append(v.Missing, "The result is not proven: "+why+".")
 	}

@@ -241,6 +241,56 @@ func TestForeignLeftOut(t *testing.T) {
 	if m := Build(in); m.Totals.Unmeasured != 1 {
 		t.Errorf("%+v", m.Totals)
 	}
+	// Of two paths of the class, one was left out, for both nodes that it joins.
+	shut.Joined = true
+	again := shut
+	again.Shared = 1
+	in = guarded(t, kind.Guard{}, good, result.Ran{JoinedSilent: []path.Silence{shut, again}},
+		result.Watched{Quiet: true}, &good, 0)
+	for _, id := range []string{"c/old>b/host/udp", "b/old>c/host/udp"} {
+		in.Paths = append(in.Paths, v1alpha1.Path{ID: id, Class: path.ClassPodHost, Protocol: v1alpha1.UDP,
+			Source: end(id[:1], "old", ""), Target: end(id[6:7], "host", "198.18.0."+id[6:7]+":7101")})
+	}
+	m := Build(in)
+	if notes := strings.Join(m.Verdict.Notes, "\n"); m.Totals.Unmeasured != 1 ||
+		!strings.Contains(notes, "which have had no answer since the node joined") ||
+		strings.Contains(notes, "before the change") {
+		t.Errorf("%+v: %s", m.Totals, notes)
+	}
+}
+
+// TestForeignLeft: the report says what was lost on the paths of a node that left, and what other nodes lost on open
+// connections through Services because of that. Neither counts.
+func TestForeignLeft(t *testing.T) {
+	good := engine.Verdict{Pass: true, Sent: 9000}
+	in := guarded(t, kind.Guard{}, good, result.Ran{}, result.Watched{Quiet: true}, &good, 0)
+	leaves := epoch.Add(30 * time.Second)
+	in.Left = map[string]time.Time{"b": leaves}
+	results := []v1alpha1.PathResult{}
+	for id, lost := range map[string]int64{"a/old>b/old/udp": 40, "a/old>service/old/udp": 5} {
+		one := v1alpha1.Path{ID: id, Class: path.ClassPodService, Protocol: v1alpha1.UDP, IntervalMillis: 100,
+			Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Address: "10.96.0.9:7101"}}
+		if lost == 40 {
+			one.Class, one.Target = path.ClassPodPod, v1alpha1.Endpoint{Node: "b", Network: "old"}
+		}
+		in.Paths = append(in.Paths, one)
+		results = append(results, v1alpha1.PathResult{ID: id, Sent: 900, Answered: 900 - lost, Since: epoch,
+			Last: epoch.Add(90 * time.Second),
+			Gaps: []v1alpha1.Gap{{From: leaves.Add(time.Second), Millis: float64(100 * lost), Probes: lost}}})
+	}
+	in.Reports = byNode(in.Paths, append(results, v1alpha1.PathResult{ID: in.Paths[0].ID, Sent: 9000, Answered: 9000,
+		Since: epoch, Last: epoch.Add(90 * time.Second)}), epoch.Add(90*time.Second))
+	m := Build(in)
+	notes := strings.Join(m.Verdict.Notes, "\n")
+	if m.Totals.Lost != 0 || !strings.Contains(notes, "Node b left the cluster. Not counted as lost: 40 probes") ||
+		!strings.Contains(notes, "Not counted as lost: 5 probes that other nodes sent over open connections") {
+		t.Errorf("%+v: %s", m.Totals, notes)
+	}
+	in.Left = nil
+	m = Build(in)
+	if notes := strings.Join(m.Verdict.Notes, "\n"); m.Totals.Lost != 45 || strings.Contains(notes, "Not counted") {
+		t.Errorf("nobody left: %+v: %s", m.Totals, notes)
+	}
 }
 
 // TestForeignShut: paths that were left out since a node's firewall shuts their port are told, and are no missing

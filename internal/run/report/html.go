@@ -89,18 +89,26 @@ func functions(m Model) template.FuncMap {
 			}
 			return clock(at)
 		},
-		"num":     func(n int) string { return number(int64(n)) },
-		"msOf":    func(ms int64) string { return duration(float64(ms)) },
-		"day":     func(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04:05 UTC") },
-		"micros":  func(us int64) string { return duration(float64(us) / 1000) },
-		"between": func(from, to time.Time) string { return between(from, to) },
-		"gapTone": func(ms float64) string { return gapTone(m.Limit, ms) },
-		"tone":    stateTone,
-		"count":   func(n int, noun string) string { return countOf(int64(n), noun) },
-		"residue": func(Model) string { return residueText(m) },
-		"short":   short,
-		"moved":   func(Model) string { return movesText(m) },
-		"gates":   func(Model) string { return gatesText(m) },
+		"num":      func(n int) string { return number(int64(n)) },
+		"msOf":     func(ms int64) string { return duration(float64(ms)) },
+		"day":      func(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04:05 UTC") },
+		"micros":   func(us int64) string { return duration(float64(us) / 1000) },
+		"between":  func(from, to time.Time) string { return between(from, to) },
+		"gapTone":  m.gapTone,
+		"lossTone": m.lossTone,
+		"gateTone": func(g Gate) string {
+			if m.compared {
+				return m.lossTone(g.Sent, g.Lost, g.Worst)
+			}
+			return "bad"
+		},
+		"compared": func() bool { return m.compared },
+		"tone":     stateTone,
+		"count":    func(n int, noun string) string { return countOf(int64(n), noun) },
+		"residue":  func(Model) string { return residueText(m) },
+		"short":    short,
+		"moved":    func(Model) string { return movesText(m) },
+		"gates":    func(Model) string { return gatesText(m) },
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 // Kind is the kind of a serialised report.
@@ -86,8 +87,11 @@ type Model struct {
 	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
 
-	history  *history
-	compared bool // losses are compared with those of a baseline that may lose probes (kind.Guard.LossyBefore)
+	history *history
+	// compared is true if losses are compared with those of a baseline that may lose probes (kind.Guard.LossyBefore).
+	// accepted is then what the baseline lost, and worse is true if it is proven that more was lost since.
+	compared, worse bool
+	accepted        engine.Verdict
 }
 
 // Head is what is said above a report that is part of something else, such as of a rehearsal.

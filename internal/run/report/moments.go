@@ -24,6 +24,8 @@ type Moment struct {
 	Cause string `json:"cause,omitempty"`
 	// Undoing is Gap.Undoing of the first of the gaps.
 	Undoing string `json:"-"`
+	// Bad is false for gaps that may be those of the baseline, which lost probes.
+	Bad bool `json:"-"`
 }
 
 // The kinds of moments.
@@ -68,7 +70,7 @@ func gapMoments(gaps []Gap) (all []Moment) {
 		one := Moment{At: gaps[0].From, Kind: MomentGap, Text: gapsText(gaps[:n]), Step: gaps[0].Step,
 			Undoing: gaps[0].Undoing}
 		for _, gap := range gaps[:n] {
-			one.Cause = cmp.Or(one.Cause, gap.Cause)
+			one.Cause, one.Bad = cmp.Or(one.Cause, gap.Cause), one.Bad || gap.Denied
 		}
 		all = append(all, one)
 		gaps = gaps[n:]
@@ -81,7 +83,15 @@ func (m Model) Losses(all loss.Account) []Moment {
 	if m.history == nil {
 		return nil
 	}
-	return gapMoments(m.history.placed(all))
+	return m.judged(gapMoments(m.history.placed(all)))
+}
+
+// judged says which gaps are bad.
+func (m *Model) judged(all []Moment) []Moment {
+	for i := range all {
+		all[i].Bad = all[i].Kind == MomentGap && (all[i].Bad || !m.compared || m.worse)
+	}
+	return all
 }
 
 func endOfGap(gap Gap) time.Time {

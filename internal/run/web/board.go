@@ -399,12 +399,15 @@ func (b *Board) judge(now *Now, about About, at time.Time) {
 		now.Remarks = append(now.Remarks, "Sampled connections: "+text+".")
 	}
 	switch {
-	case len(losing) > 0:
+	case len(losing) > 0 && (!b.plan.LossyBefore() || len(leaking) > 0):
 		now.Tone, now.Loss = "bad", "Probes are being lost now: "+strings.Join(losing, ", ")
 	case len(leaking) > 0:
 		now.Tone, now.Loss = "bad", "Traffic that policy denies gets through now: "+strings.Join(leaking, ", ")
 	case failed != "" && !now.Over:
 		now.Tone, now.Loss = "bad", "New pods failed: "+failed
+	case len(losing) > 0:
+		now.Tone, now.Loss = "fair", "Probes are being lost now, as they may be in the baseline: "+
+			strings.Join(losing, ", ")
 	case !b.plan.OnNodes():
 		now.Tone, now.Loss = "none", "No probes run: the gates of this plan measure"
 	case now.Over && earlier:

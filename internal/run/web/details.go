@@ -11,8 +11,10 @@ type Plan struct {
 	Reason   string `json:"reason,omitempty"`
 	Hash     string `json:"hash"`
 	// LimitMillis is the longest gap that the gates allow, in ms; 0 if none is known.
-	LimitMillis float64    `json:"limitMillis"`
-	Steps       []PlanStep `json:"steps"`
+	LimitMillis float64 `json:"limitMillis"`
+	// Compared is true if losses are compared with those of a baseline that lost probes: no loss is bad by itself then.
+	Compared bool       `json:"compared,omitempty"`
+	Steps    []PlanStep `json:"steps"`
 	// Nodes is how many nodes the cluster had when the plan was made.
 	Nodes int `json:"nodes,omitempty"`
 	// Actions are what this page may ask for; empty if it only shows.
@@ -36,7 +38,7 @@ type PlanStep struct {
 // Plan describes the plan for the page.
 func (b *Board) Plan() Plan {
 	p := Plan{Name: b.plan.Name, From: b.plan.From(), To: b.plan.To(), Strategy: b.plan.Strategy, Reason: b.plan.Reason,
-		Hash: b.plan.Hash, LimitMillis: b.model.Limit, Nodes: len(b.plan.Cluster.Nodes)}
+		Hash: b.plan.Hash, LimitMillis: b.model.Limit, Compared: b.plan.LossyBefore(), Nodes: len(b.plan.Cluster.Nodes)}
 	for i := range b.plan.Steps {
 		one := &b.plan.Steps[i]
 		p.Steps = append(p.Steps, PlanStep{one.Title, one.Group, one.NoReturn})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -71,6 +72,33 @@ func TestDeltasCompose(t *testing.T) {
 	last := feed.State()
 	if last.Now.DoneNodes != 5 || last.Now.DoneSteps != len(r.Plan.Steps) || !last.Now.Over {
 		t.Errorf("at the end: %+v", last.Now)
+	}
+}
+
+// TestSentenceOfLossyBaseline: where losses before the change were accepted, a loss is said, and is no bad news by
+// itself.
+func TestSentenceOfLossyBaseline(t *testing.T) {
+	r, lost := lossy(t)
+	r.Plan.Guarded = &kind.Guard{LossyBefore: true}
+	feed := web.NewFeed(r.Plan)
+	r.Show(feed, r.Show(feed, 0, lost.Add(2*time.Second)), lost.Add(3*time.Second))
+	state := feed.State()
+	if got := state.Now.Tone + ": " + state.Now.Loss; got !=
+		"fair: Probes are being lost now, as they may be in the baseline: pod-pod" {
+		t.Error(got)
+	}
+	moments := 0
+	for _, one := range state.Timeline.Moments {
+		if one.Kind == "loss" {
+			if moments++; one.Bad {
+				t.Errorf("%+v", one)
+			}
+		}
+	}
+	var plan web.Plan
+	feed.On(func(b *web.Board) { plan = b.Plan() })
+	if moments == 0 || !plan.Compared {
+		t.Errorf("%d losses on the timeline, %+v", moments, plan)
 	}
 }
 

@@ -180,8 +180,8 @@ func (t *timeline) show(script *run.Script, guard bool, unseen string) Timeline 
 			Key: fmt.Sprintf("e%d %s %s", event.At.UnixNano(), event.Object, event.What)})
 	}
 	for _, one := range last(t.losses) { // no two of them begin together
-		m := Moment{Key: fmt.Sprintf("l%d", one.At.UnixNano()), At: one.At, Kind: kindLoss, Text: one.Text, Bad: true,
-			During: "began " + during(script, one)}
+		m := Moment{Key: fmt.Sprintf("l%d", one.At.UnixNano()), At: one.At, Kind: kindLoss, Text: one.Text,
+			Bad: one.Bad, During: "began " + during(script, one)}
 		if one.Cause != "" {
 			m.During += "; the first error: " + one.Cause
 		}

@@ -253,9 +253,9 @@
     var tone = function (bad) { return none ? "none" : bad ? "bad" : good; };
     var nodesTotal = nodes.length, took = known(now.begun) ? (known(now.ended) ? Date.parse(now.ended) : Date.now()) - Date.parse(now.begun) : 0;
     figures([
-      ["Lost probes", none ? "no data" : number(seen.lost), none ? "" : "of " + number(seen.sent), tone(seen.lost)],
+      ["Lost probes", none ? "no data" : number(seen.lost), none ? "" : "of " + number(seen.sent), plan.compared && seen.lost ? "warn" : tone(seen.lost)],
       ["Denied answered", none ? "no data" : number(seen.leaked), "policy must block these", tone(seen.leaked)],
-      ["Longest gap", none ? "no data" : gap ? span(gap) : "none", limit ? "the gates allow " + span(limit) : "no gate names a limit", none ? "none" : gap > limit ? "bad" : gap ? "warn" : good],
+      ["Longest gap", none ? "no data" : gap ? span(gap) : "none", plan.compared ? "compared with the baseline" : limit ? "the gates allow " + span(limit) : "no gate names a limit", none ? "none" : gap > limit && !plan.compared ? "bad" : gap ? "warn" : good],
       ["Nodes done", number(now.doneNodes), "of " + number(nodesTotal), ""],
       ["Steps done", number(now.doneSteps), "of " + number(plan.steps.length), ""],
       [now.left ? "Time left" : "Duration", now.left ? now.left.replace("about ", "") : took > 0 ? span(took) : "–", took > 0 ? "began " + clock(now.begun) + " UTC" : "not begun", ""]
@@ -312,7 +312,7 @@
       values.forEach(function (value, k) {
         var cell = row.cells[k] || row.insertCell();
         if (cell.textContent !== value) { cell.textContent = value; }
-        cell.className = k < 2 ? "" : "n" + (k === 4 && one.lost ? " bad" : k === 5 && one.leaked ? " leak" : value === "0" || value === "–" || value === "none" ? " zero" : "");
+        cell.className = k < 2 ? "" : "n" + (k === 4 && one.lost ? plan.compared ? " warn" : " bad" : k === 5 && one.leaked ? " leak" : value === "0" || value === "–" || value === "none" ? " zero" : "");
       });
     });
   }
@@ -766,7 +766,7 @@
     all.forEach(function (c) {
       if (!c.g) { return; }
       var base = (c.c + 1) * lane - 3, w = Math.max(unit, c.g / strip.width * unit, 2.5);
-      g.fillStyle = colour(c.k ? "leak" : "bad");
+      g.fillStyle = colour(c.k ? "leak" : plan.compared ? "warn" : "bad");
       g.fillRect(left + c.b * unit, base - lossHeight(c.g), Math.min(w, width - left - c.b * unit), lossHeight(c.g));
     });
     if (!known(strip.begin)) { return; }
