@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 )
 
@@ -250,6 +251,30 @@ func TestSimulatedGuards(t *testing.T) {
 		if r.proven > test.proven || r.good > test.good || r.proven < test.proves || r.good+r.clean < test.passes {
 			t.Errorf("%s before, then %s: %+v", test.links, test.harm.name, r)
 		}
+	}
+}
+
+// TestSimulatedTwoPercent: on links that lose 2 %, one by one or in bursts, as much loss as before is never a proven
+// loss, and twice as much is never good. With THESEUS_FULL=1 it prints the figures of the documentation: 100 guards
+// each, and how often twice as much is proven if the watching may take 20 minutes.
+func TestSimulatedTwoPercent(t *testing.T) {
+	runs, lasts := 3, []int{150}
+	if os.Getenv("THESEUS_FULL") == "1" {
+		runs, lasts = 100, []int{240, 1200}
+	}
+	for _, links := range simLinks[7:] {
+		t.Run(links.String(), func(t *testing.T) {
+			for _, harm := range harms[:3] {
+				for _, most := range lasts {
+					r := simMany(runs, links, harm, 60, most)
+					t.Logf("| %s | %s | %d s | %.0f | %.0f | %.0f | %.0f s |", links, harm.name, most, r.proven,
+						r.good+r.clean, r.neither, r.seconds)
+					if harm.times == 1 && r.proven > 0 || harm.times > 1 && r.good > 0 {
+						t.Errorf("%s before, then %s: %+v", links, harm.name, r)
+					}
+				}
+			}
+		})
 	}
 }
 
