@@ -223,7 +223,8 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 		some, one = "", nodes[0]
 	}
 	b.Add(step.Step{
-		ID: wave.Name + "/" + some + one, Group: wave.Name, Does: "renew", Title: "Update " + joint.List(nodes) + " to " + b.Installation.Version,
+		ID: wave.Name + "/" + some + one, Group: wave.Name, Does: "renew",
+		Title: "Update " + joint.List(nodes) + " to " + b.Installation.Version,
 		Why: "The agent restarts; the routes and rules of the node's pods stay in place. The undo " +
 			"restarts it with the template of " +
 			b.Source.Version + ".",
