@@ -45,7 +45,7 @@ func Pack(status *v1alpha1.ProbeReportStatus) {
 	if len(well) == 0 {
 		return
 	}
-	text := deflate(encodeResults(status.Seq, well))
+	text := deflate(packedForm, encodeResults(status.Seq, well))
 	seq, restored, err := parsePacked(text)
 	if err != nil || seq != status.Seq || !reflect.DeepEqual(restored, well) {
 		return
@@ -102,8 +102,9 @@ var deflaters = sync.Pool{New: func() any {
 	return w
 }}
 
-func deflate(data []byte) string {
-	text := bytes.NewBuffer([]byte{packedForm})
+// deflate compresses data after a byte that says its form.
+func deflate(form byte, data []byte) string {
+	text := bytes.NewBuffer([]byte{form})
 	w := deflaters.Get().(*flate.Writer)
 	defer deflaters.Put(w)
 	w.Reset(text)
@@ -183,6 +184,9 @@ func (e *packer) time(t time.Time) {
 	e.last = ns
 }
 
+// signed appends a number that is small whatever its sign is.
+func (e *packer) signed(n int64) { e.number(n<<1 ^ n>>63) }
+
 // millis appends milliseconds: whole nanoseconds, or else the bits of the number.
 func (e *packer) millis(value float64) {
 	if ns := math.Round(value * float64(time.Millisecond)); ns >= 0 && ns < 1<<52 &&
@@ -196,29 +200,40 @@ func (e *packer) millis(value float64) {
 
 // parsePacked reads packed results, and the number of the report that they are of.
 func parsePacked(text string) (seq int64, results []v1alpha1.PathResult, err error) {
-	if len(text) > MaxPacked {
-		return 0, nil, fmt.Errorf("they have more than %d bytes", MaxPacked)
-	}
-	packed, err := base64.StdEncoding.DecodeString(text)
+	data, err := inflate(packedForm, text, MaxPacked)
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(packed) == 0 || packed[0] != packedForm {
-		return 0, nil, errors.New("another version of the agent wrote them")
+	d := unpacker{data: data}
+	seq, results = d.results()
+	if d.failed || len(d.data) > 0 {
+		return 0, nil, errDamaged
+	}
+	return seq, results, nil
+}
+
+var errDamaged = errors.New("they are cut off or damaged")
+
+// inflate is the opposite of deflate, within bounds.
+func inflate(form byte, text string, most int) ([]byte, error) {
+	if len(text) > most {
+		return nil, fmt.Errorf("they have more than %d bytes", most)
+	}
+	packed, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(packed) == 0 || packed[0] != form {
+		return nil, errors.New("another version of the agent wrote them")
 	}
 	var data bytes.Buffer
 	in := io.LimitReader(flate.NewReader(bytes.NewReader(packed[1:])), maxUnpacked+1)
 	if size, err := data.ReadFrom(in); err != nil {
-		return 0, nil, err
+		return nil, err
 	} else if size > maxUnpacked {
-		return 0, nil, fmt.Errorf("they expand to more than %d bytes", maxUnpacked)
+		return nil, fmt.Errorf("they expand to more than %d bytes", maxUnpacked)
 	}
-	d := unpacker{data: data.Bytes()}
-	seq, results = d.results()
-	if d.failed || len(d.data) > 0 {
-		return 0, nil, errors.New("they are cut off or damaged")
-	}
-	return seq, results, nil
+	return data.Bytes(), nil
 }
 
 // unpacker reads what a packer has written. After a failure, all values are zero.
@@ -289,6 +304,11 @@ func (d *unpacker) number() int64 {
 	}
 	d.data = d.data[size:]
 	return int64(n)
+}
+
+func (d *unpacker) signed() int64 {
+	n := uint64(d.number())
+	return int64(n>>1) ^ -int64(n&1)
 }
 
 // count reads how many values follow. Each has at least one byte, so that no number makes the reader allocate more

@@ -22,6 +22,11 @@ const packedPaths = 54
 // stream is a recorded run of one node's paths, as its probers count them: each path loses probes with a probability of
 // its own, and stalls. It returns the node's reports in full.
 func stream(random *rand.Rand, lossy, looks int) (paths []v1alpha1.Path, reports []v1alpha1.ProbeReport) {
+	return streamEvery(random, lossy, looks, 2*time.Second)
+}
+
+func streamEvery(random *rand.Rand, lossy, looks int,
+	every time.Duration) (paths []v1alpha1.Path, reports []v1alpha1.ProbeReport) {
 	var trackers []*Tracker
 	for i := range packedPaths {
 		one := v1alpha1.Path{ID: fmt.Sprintf("node-1/%s>node-%d/new/udp-%d", []string{"host", "new", "old"}[i%3],
@@ -39,7 +44,7 @@ func stream(random *rand.Rand, lossy, looks int) (paths []v1alpha1.Path, reports
 	}
 	for look := range looks {
 		status := v1alpha1.ProbeReportStatus{Generation: 3, Seq: int64(look + 1),
-			At: start.Add(time.Duration(look+1) * 2 * time.Second), Paths: []v1alpha1.PathResult{}}
+			At: start.Add(time.Duration(look+1) * every), Paths: []v1alpha1.PathResult{}}
 		for i, tracker := range trackers {
 			interval := time.Duration(paths[i].IntervalMillis) * time.Millisecond
 			for ; end[i].Before(status.At); end[i] = end[i].Add(interval) {
@@ -208,12 +213,12 @@ func TestUnpackBad(t *testing.T) {
 		"empty":      "AQ==",
 		"other form": "Ag==",
 		"too long":   strings.Repeat("A", MaxPacked+4),
-		"a bomb":     deflate(append(bomb, make([]byte, maxUnpacked)...)),
-		"more":       deflate(append(bomb, 0)),
-		"many":       deflate([]byte{3, 0xff, 0xff, 0xff, 0xff, 0x7f}),
-		"nothing":    deflate(nil),
-		"long ids":   deflate(encodeResults(3, grown)),
-		"many paths": deflate(encodeResults(3, make([]v1alpha1.PathResult, maxResults+1))),
+		"a bomb":     deflate(packedForm, append(bomb, make([]byte, maxUnpacked)...)),
+		"more":       deflate(packedForm, append(bomb, 0)),
+		"many":       deflate(packedForm, []byte{3, 0xff, 0xff, 0xff, 0xff, 0x7f}),
+		"nothing":    deflate(packedForm, nil),
+		"long ids":   deflate(packedForm, encodeResults(3, grown)),
+		"many paths": deflate(packedForm, encodeResults(3, make([]v1alpha1.PathResult, maxResults+1))),
 	} {
 		status := good
 		status.Packed = text
@@ -234,7 +239,7 @@ func FuzzUnpack(f *testing.F) {
 	_, reports := stream(rand.New(rand.NewPCG(1, 1)), 0, 2)
 	Pack(&reports[0].Status)
 	f.Add(int64(1), reports[0].Status.Packed)
-	f.Add(int64(3), deflate([]byte{3, 1, 0, 1, 'a'}))
+	f.Add(int64(3), deflate(packedForm, []byte{3, 1, 0, 1, 'a'}))
 	f.Add(int64(0), "AQ==")
 	f.Fuzz(func(t *testing.T, seq int64, text string) {
 		status := v1alpha1.ProbeReportStatus{Seq: seq, Generation: 4, Packed: text}
