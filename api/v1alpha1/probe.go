@@ -67,7 +67,14 @@ type ProbePlanSpec struct {
 	Paths      []Path `json:"paths"`
 	// ReportMillis is the time between two publications of the node's report, in ms; 0 means 1000.
 	ReportMillis int64 `json:"reportMillis,omitempty"`
+	// FullMillis is the longest time between two publications of the report in full, in ms. Between them, while nothing
+	// is lost, leaks, stalls or restarts, the agent publishes short reports (AnnotationShort). 0: each is in full.
+	FullMillis int64 `json:"fullMillis,omitempty"`
 }
+
+// AnnotationShort is an annotation of a ProbeReport: what the agent has counted since it last wrote the status. It
+// counts only if it belongs to the Seq of that status. See internal/proof/loss.Shorten.
+const AnnotationShort = "theseus.dev/short"
 
 // ProbeReport has the results of the paths that start on one node. Its name is the node's name.
 type ProbeReport struct {

@@ -60,18 +60,25 @@ func TestFollowAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nodes := reporters{t, admin, followedNodes, false, 0}
+	nodes := reporters{t: t, client: admin, nodes: followedNodes}
 	nodes.each(func(node string) error { return nodes.begin(node) })
 
 	for _, test := range []struct {
-		name            string
-		follows, packed bool
-	}{{"lists", false, false}, {"follows", true, false}, {"follows packed", true, true}} {
+		name                   string
+		follows, packed, short bool
+	}{{"lists", false, false, false}, {"follows", true, false, false}, {"follows packed", true, true, false},
+		{"follows short", true, true, true}} {
 		t.Run(test.name, func(t *testing.T) {
-			nodes.packed = test.packed
+			nodes.packed, nodes.short = test.packed, nil
+			if test.short {
+				nodes.short = map[string]v1alpha1.ProbeReportStatus{}
+			}
 			measureReading(t, config, nodes, test.follows)
 		})
 	}
+	nodes.short = map[string]v1alpha1.ProbeReportStatus{}
+	t.Run("writes, short", func(t *testing.T) { measureWriting(t, nodes) })
+	nodes.short = nil
 	for _, lossy := range []int{0, 5} {
 		for _, packed := range []bool{false, true} {
 			nodes.packed, nodes.lossy = packed, lossy
@@ -156,6 +163,9 @@ func measureReading(t *testing.T, config *rest.Config, nodes reporters, follows 
 		if err := evidence.Collect(ctx, actor); err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
+	}
+	if nodes.short != nil { // agents have reported for a while
+		nodes.once(t.Context(), seqs.Add(1)+1)
 	}
 	begun := time.Now()
 	collect(t.Context())
@@ -248,6 +258,8 @@ type reporters struct {
 	nodes  int
 	packed bool
 	lossy  int // paths of each node
+	// short are the reports in full, by node, where agents write short ones after them; else nil.
+	short map[string]v1alpha1.ProbeReportStatus
 }
 
 func (r reporters) each(do func(node string) error) {
@@ -292,7 +304,9 @@ func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 			result.Stalls = append(result.Stalls, v1alpha1.Gap{From: start.Add(time.Duration(n)*time.Second +
 				some(time.Second)), Millis: float64(30e6+some(30e6)) / 1e6, Probes: 3 + random.Int64N(3)})
 		}
-		result.Last = at.Add(-time.Duration(rand.Int64N(int64(time.Second))))
+		// on its schedule, as a timer of a busy machine wakes it up
+		interval := time.Duration(one.IntervalMillis) * time.Millisecond
+		result.Last = at.Add(-some(interval) + time.Duration(rand.Int64N(int64(2*time.Millisecond))))
 		if i < r.lossy {
 			result.Answered -= 3
 			for n := range 3 {
@@ -310,6 +324,19 @@ func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 		loss.Pack(&status)
 	}
 	return status
+}
+
+// shortOf is a report as a short one; nil if it must be in full, as the first one, and one in a minute.
+func (r reporters) shortOf(node string, status v1alpha1.ProbeReportStatus) *string {
+	if err := loss.Unpack(&status); err != nil {
+		r.t.Error(err)
+	}
+	full, has := r.short[node]
+	if text, ok := loss.Shorten(&full, &status); ok && has && status.At.Sub(full.At) < path.FullEvery {
+		return &text
+	}
+	r.short[node] = status
+	return nil
 }
 
 func (r reporters) resource(kind string) schema.GroupVersionResource {
@@ -361,9 +388,29 @@ func (r reporters) report(ctx context.Context) {
 	}
 }
 
+// once lets every node publish once.
+func (r reporters) once(ctx context.Context, seq int64) {
+	r.t.Helper()
+	for i := range r.nodes {
+		if _, err := r.write(ctx, fmt.Sprintf("node-%04d", i), seq); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
 // write publishes a report as an agent does, and returns its size.
 func (r reporters) write(ctx context.Context, node string, seq int64) (int, error) {
-	patch, err := json.Marshal(map[string]any{"status": r.status(node, seq)})
+	status := r.status(node, seq)
+	content := map[string]any{"status": status}
+	if r.short != nil {
+		text := r.shortOf(node, status)
+		content["metadata"] = map[string]any{"managedFields": []struct{}{{}},
+			"annotations": map[string]*string{v1alpha1.AnnotationShort: text}}
+		if text != nil {
+			delete(content, "status")
+		}
+	}
+	patch, err := json.Marshal(content)
 	if err != nil {
 		return 0, err
 	}

@@ -25,7 +25,8 @@ func MeasuredBy(p *plan.Plan) kube.Measured {
 	enforced := func(i cni.Installation) bool {
 		return i.Capabilities.Policy != cni.PolicyNone && i.Capabilities.Policy != "" || i.PolicyAgent != nil
 	}
-	m := kube.Measured{Denied: map[string]bool{path.Old: enforced(p.Source), path.New: enforced(p.Target)},
+	m := kube.Measured{Compared: slices.ContainsFunc(p.Steps, compares),
+		Denied:       map[string]bool{path.Old: enforced(p.Source), path.New: enforced(p.Target)},
 		Interval:     time.Duration(p.Change.ProbeIntervalMillis) * time.Millisecond,
 		NodesOutside: map[string]bool{path.Old: nodesOutside(p.Source), path.New: nodesOutside(p.Target)}}
 	if m.Local, m.HostPorts, m.LocalDNS = p.Local(); m.LocalDNS != "" {

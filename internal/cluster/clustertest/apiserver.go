@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,8 @@ func (s *APIServer) Put(t testing.TB, kind, name string, object any) {
 	defer s.lock.Unlock()
 	s.version++
 	event := "MODIFIED"
-	if _, known := s.objects[resource][name]; !known {
+	before, known := s.objects[resource][name]
+	if !known {
 		event = "ADDED"
 	}
 	metadata, _ := fields["metadata"].(map[string]any)
@@ -78,6 +80,7 @@ func (s *APIServer) Put(t testing.TB, kind, name string, object any) {
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
+	metadata["generation"] = s.generation(before, fields)
 	metadata["name"], metadata["namespace"], metadata["resourceVersion"] = name, v1alpha1.Namespace,
 		strconv.FormatInt(s.version, 10)
 	fields["metadata"], fields["apiVersion"], fields["kind"] = metadata, v1alpha1.APIVersion, kind
@@ -86,6 +89,18 @@ func (s *APIServer) Put(t testing.TB, kind, name string, object any) {
 	}
 	s.objects[resource][name] = entry{resource, event, s.version, fields}
 	s.tell(s.objects[resource][name])
+}
+
+// generation grows with the content of an object.
+func (s *APIServer) generation(before entry, fields map[string]any) float64 {
+	old, _ := before.object["metadata"].(map[string]any)
+	number, _ := old["generation"].(float64)
+	for _, content := range []string{"spec", "status"} {
+		if !reflect.DeepEqual(before.object[content], fields[content]) {
+			return number + 1
+		}
+	}
+	return number
 }
 
 // Delete removes an object.
@@ -222,6 +237,7 @@ func (s *APIServer) stream(w http.ResponseWriter, r *http.Request, since int64) 
 	s.lock.Lock()
 	cut, gone := s.cut, s.gone
 	s.lock.Unlock()
+	bare := strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	if since < gone { // an API server says so by an event
@@ -240,7 +256,12 @@ func (s *APIServer) stream(w http.ResponseWriter, r *http.Request, since int64) 
 				continue
 			}
 			since = events[i].version
-			if json.NewEncoder(w).Encode(map[string]any{"type": events[i].event, "object": events[i].object}) != nil {
+			object := events[i].object
+			if bare {
+				object = map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+					"metadata": object["metadata"]}
+			}
+			if json.NewEncoder(w).Encode(map[string]any{"type": events[i].event, "object": object}) != nil {
 				return
 			}
 		}

@@ -368,10 +368,19 @@ func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error
 	return reports, err
 }
 
-// unpacked makes a report from the cluster one with all results of its node's paths, and no others. One that cannot be
-// read is no evidence; it warns once for each node.
-func (a *Actor) unpacked(report *v1alpha1.ProbeReport) {
-	if err := loss.Unpack(&report.Status); err != nil {
+// unpacked makes a report from the cluster one with all results of its node's paths, and no others, and returns what of
+// it its agent last wrote in full. One that cannot be read is no evidence.
+func (a *Actor) unpacked(report *v1alpha1.ProbeReport) (full v1alpha1.ProbeReportStatus) {
+	err := loss.Unpack(&report.Status)
+	full = report.Status
+	a.restored(report, err)
+	return full
+}
+
+// restored adds its short report to one that was unpacked, and says if it cannot be read, once for each node.
+func (a *Actor) restored(report *v1alpha1.ProbeReport, err error) {
+	err = cmp.Or(err, loss.Restore(&report.Status, report.Annotations[v1alpha1.AnnotationShort]))
+	if err != nil {
 		if _, told := a.unread.LoadOrStore(report.Name, true); !told && a.Note != nil {
 			a.Note(fmt.Sprintf("warning: the report of %s is ignored: %v; find out who wrote it", report.Name, err))
 		}
@@ -394,13 +403,21 @@ func (a *Actor) ownResults(report *v1alpha1.ProbeReport) {
 
 // dropForeign removes the results of paths that do not start on the report's node, and returns one of them.
 func dropForeign(report *v1alpha1.ProbeReport) (example string) {
-	report.Status.Paths = slices.DeleteFunc(report.Status.Paths, func(result v1alpha1.PathResult) bool {
-		node, _ := path.Origin(result.ID)
-		if node != report.Name {
+	var own []v1alpha1.PathResult
+	for i, result := range report.Status.Paths {
+		switch node, _ := path.Origin(result.ID); {
+		case node != report.Name:
+			if example == "" {
+				own = slices.Clone(report.Status.Paths[:i]) // the report in full keeps it
+			}
 			example = result.ID
+		case example != "":
+			own = append(own, result)
 		}
-		return node != report.Name
-	})
+	}
+	if example != "" {
+		report.Status.Paths = own
+	}
 	return example
 }
 

@@ -46,8 +46,8 @@ func (a *Actor) FollowProbePods(ctx context.Context) (nodes []string, err error)
 			nodes = append(nodes, target.Node)
 		}
 		if !slices.Equal(paths, plans[i].Spec.Paths) {
-			plan := planOf(plans[i].Name, plans[i].Spec.Generation+1, paths, 0)
-			plan.Spec.ReportMillis = plans[i].Spec.ReportMillis
+			plan := planOf(plans[i].Name, plans[i].Spec.Generation+1, paths, reports{})
+			plan.Spec.ReportMillis, plan.Spec.FullMillis = plans[i].Spec.ReportMillis, plans[i].Spec.FullMillis
 			err = errors.Join(err, a.writePlanOver(ctx, plan, plans[i]))
 		}
 	}

@@ -243,7 +243,7 @@ func (j *Joins) add(ctx context.Context, plans []v1alpha1.ProbePlan, known map[s
 		}
 	}
 	added = len(more) > 0
-	every := path.ReportEvery(len(topology.Nodes))
+	every := a.reported(len(topology.Nodes))
 	for i := range plans {
 		name := plans[i].Name
 		if len(more[name]) == 0 {
@@ -286,7 +286,7 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 	if err != nil {
 		return err
 	}
-	every := path.ReportEvery(len(plans))
+	every := a.reported(len(plans))
 	if len(j.out) > 0 {
 		if err := j.leaveOut(ctx, plans, every, got); err != nil {
 			return err
@@ -317,7 +317,7 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 		case one.lacks.IsZero():
 			one.lacks = now
 		}
-		if now.Sub(one.lacks) < max(grace, graceReports*every) {
+		if now.Sub(one.lacks) < max(grace, graceReports*every.every) {
 			got.Waiting = fmt.Sprintf("node %s has joined, and not all its paths have answered yet, such as %s", node,
 				silent[0].Example)
 			continue
@@ -351,7 +351,7 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 
 // leaveOut writes the plans without the paths that are left out. What could not be written, the next look writes, and
 // says then what is left out: the plans that were written no longer show it.
-func (j *Joins) leaveOut(ctx context.Context, plans []v1alpha1.ProbePlan, every time.Duration,
+func (j *Joins) leaveOut(ctx context.Context, plans []v1alpha1.ProbePlan, every reports,
 	got *Joined) (err error) {
 	for i := range plans {
 		paths := slices.DeleteFunc(slices.Clone(plans[i].Spec.Paths), func(p v1alpha1.Path) bool { return j.out[p.ID] })

@@ -44,6 +44,8 @@ type Measured struct {
 	Local     bool
 	HostPorts bool
 	LocalDNS  string
+	// Compared says that gates compare nodes, for which every report needs its round trips.
+	Compared bool
 }
 
 // grace is how long paths that a cluster may lack (path.Silent) may take to answer when all others do, and graceReports
@@ -279,7 +281,7 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 	for _, one := range paths {
 		wanted[one.Source.Node] = append(wanted[one.Source.Node], one)
 	}
-	every := path.ReportEvery(len(wanted))
+	every := a.reported(len(wanted))
 	for i := range plans {
 		name := plans[i].Name
 		if !slices.Equal(plans[i].Spec.Paths, wanted[name]) {
@@ -314,13 +316,25 @@ func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
 	return kept
 }
 
-func planOf(node string, generation int64, paths []v1alpha1.Path, every time.Duration) v1alpha1.ProbePlan {
+// reports is how often a node reports, and how often in full.
+type reports struct{ every, full time.Duration }
+
+// reported is how often each of so many nodes reports.
+func (a *Actor) reported(nodes int) reports {
+	every := reports{every: path.ReportEvery(nodes)}
+	if !a.Measured.Compared {
+		every.full = path.FullEvery
+	}
+	return every
+}
+
+func planOf(node string, generation int64, paths []v1alpha1.Path, every reports) v1alpha1.ProbePlan {
 	return v1alpha1.ProbePlan{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
 		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: v1alpha1.Namespace,
 			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
 		Spec: v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...),
-			ReportMillis: every.Milliseconds()},
+			ReportMillis: every.every.Milliseconds(), FullMillis: every.full.Milliseconds()},
 	}
 }
 

@@ -295,7 +295,8 @@ func TestSetPathsWithoutItsPod(t *testing.T) {
 // TestDeniedNeedNoAnswer: a source that reports on its plan is enough for paths that policy shuts; whether a probe got
 // through is known only later, and every gate waits for that.
 func TestDeniedNeedNoAnswer(t *testing.T) {
-	plans := []v1alpha1.ProbePlan{planOf("a", 4, []v1alpha1.Path{{ID: "open"}, {ID: "shut", Denied: true}}, 0)}
+	plans := []v1alpha1.ProbePlan{planOf("a", 4, []v1alpha1.Path{{ID: "open"}, {ID: "shut", Denied: true}},
+		reports{})}
 	for _, test := range []struct {
 		generation int64
 		results    []v1alpha1.PathResult
@@ -317,7 +318,7 @@ func TestDeniedNeedNoAnswer(t *testing.T) {
 // TestStopped: who is to measure nothing any more must say so before the targets may go, unless nobody waits for
 // it any longer.
 func TestStopped(t *testing.T) {
-	plans := []v1alpha1.ProbePlan{planOf("a", 4, nil, 0)}
+	plans := []v1alpha1.ProbePlan{planOf("a", 4, nil, reports{})}
 	report := func(generation int64) []v1alpha1.ProbeReport {
 		return []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 			Status: v1alpha1.ProbeReportStatus{Generation: generation}}}

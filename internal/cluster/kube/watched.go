@@ -60,7 +60,7 @@ func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err er
 	plans := begin("ProbePlan", &objects[planObject]{}, &planObject{}, bare)
 	reports := begin("ProbeReport", &objects[reportObject]{}, &reportObject{}, func(object any) (any, error) {
 		if report, ok := object.(*reportObject); ok {
-			a.unpacked(&report.ProbeReport)
+			a.complete(report)
 		}
 		return bare(object)
 	})
@@ -68,6 +68,7 @@ func (a *Actor) Follow(ctx context.Context, client *Client) (stop func(), err er
 		cancel()
 		return nil, fmt.Errorf("watch the probes: %w", err)
 	}
+	reports.watch = reports.watchShort
 	a.plans, a.reports = plans, reports
 	a.answers.say = a.Note
 	a.answers.begin = func(version string) (watch.Interface, error) { return a.watchTasks(ctx, version) }
@@ -85,6 +86,8 @@ type watched struct {
 	store     cache.Store
 	reflector *cache.Reflector
 	heads     metadata.ResourceInterface
+	list      func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch     func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	run       func(*cache.Reflector)
 	begun     sync.Once
 
@@ -120,18 +123,24 @@ func newWatched(config *rest.Config, kind string, list, example runtime.Object,
 		return client.Get().Namespace(v1alpha1.Namespace).Resource(manifest.Plural(kind)).VersionedParams(&options,
 			metav1.ParameterCodec)
 	}
+	w.list = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		if options.ResourceVersion == "0" {
+			options.ResourceVersion = "" // what the cluster has, not what a cache of the API server had once
+		}
+		return get(options).Do(ctx).Get()
+	}
+	w.watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.Watch = true
+		return get(options).Watch(ctx)
+	}
 	w.reflector = cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			if options.ResourceVersion == "0" {
-				options.ResourceVersion = "" // what the cluster has, not what a cache of the API server had once
-			}
-			return get(options).Do(ctx).Get()
+			return w.list(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.Watch = true
-			events, err := get(options).Watch(ctx)
+			events, err := w.watch(ctx, options)
 			w.refused(err)
 			return events, err
 		},
@@ -294,7 +303,12 @@ func kept[T any, O metav1.Object](ctx context.Context, a *Actor, w *watched, kin
 // planObject and reportObject are what the reflector needs of the types of the API.
 type (
 	planObject   struct{ v1alpha1.ProbePlan }
-	reportObject struct{ v1alpha1.ProbeReport }
+	reportObject struct {
+		v1alpha1.ProbeReport
+		// full is the report as its agent last wrote it in full, and former what was known of it before; both are nil
+		// until it is complete.
+		full, former *v1alpha1.ProbeReportStatus
+	}
 )
 
 // DeepCopyObject implements runtime.Object.

@@ -14,11 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -28,6 +30,8 @@ type follower struct {
 	server *clustertest.APIServer
 	lock   sync.Mutex
 	notes  []string
+	full   map[string]v1alpha1.ProbeReportStatus // by node; every third report is in full, and those with losses
+	shorts int
 }
 
 func (f *follower) Now() time.Time { return time.Now() }
@@ -37,7 +41,7 @@ func (f *follower) Sleep(ctx context.Context, d time.Duration) error { return ou
 // newFollower returns two actors on one server: one that follows, and one that lists.
 func newFollower(t *testing.T) (f *follower, lists *Actor) {
 	t.Helper()
-	f = &follower{server: clustertest.NewAPIServer(t)}
+	f = &follower{server: clustertest.NewAPIServer(t), full: map[string]v1alpha1.ProbeReportStatus{}}
 	client, err := New(f.server.Config, "test")
 	if err != nil {
 		t.Fatal(err)
@@ -81,10 +85,19 @@ func (f *follower) put(t *testing.T, node string, sent, lost int64) {
 	}
 	start := time.Unix(1_800_000_000, 0).UTC()
 	at := start.Add(time.Duration(sent) * 100 * time.Millisecond)
-	f.server.Put(t, "ProbeReport", node,
-		&v1alpha1.ProbeReport{Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: sent + 1, At: at,
-			Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent - lost, Since: start, Last: at,
-				RTTCounts: []int64{sent}}}}})
+	status := v1alpha1.ProbeReportStatus{Generation: 1, Seq: sent + 1, At: at,
+		Paths: []v1alpha1.PathResult{{ID: id, Sent: sent, Answered: sent - lost, Since: start, Last: at,
+			RTTCounts: []int64{sent}}}}
+	full := f.full[node]
+	if text, ok := loss.Shorten(&full, &status); ok && sent%3 > 0 {
+		f.shorts++
+		report := &v1alpha1.ProbeReport{Status: full}
+		report.Annotations = map[string]string{v1alpha1.AnnotationShort: text}
+		f.server.Put(t, "ProbeReport", node, report)
+		return
+	}
+	f.full[node] = status
+	f.server.Put(t, "ProbeReport", node, &v1alpha1.ProbeReport{Status: status})
 }
 
 // TestFollow: while reports change at random, and the watch is cut off and refused a hundred times, every look sees at
@@ -144,8 +157,8 @@ func TestFollow(t *testing.T) {
 	if diff := cmp.Diff(want.Document(), evidence.Document(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-list +watch):\n%s", diff)
 	}
-	if said := f.said(); said != "" {
-		t.Errorf("said %q", said)
+	if said := f.said(); said != "" || f.shorts < 100 {
+		t.Errorf("said %q, %d short reports", said, f.shorts)
 	}
 }
 
@@ -182,6 +195,67 @@ func TestFollowIsAList(t *testing.T) {
 	}
 	f.server.Delete("ProbeReport", "b")
 	same(2)
+	for sent := range int64(9) {
+		f.put(t, "d", sent+1, 0)
+		same(3)
+	}
+	f.put(t, "d", 12, 2)
+	same(3)
+	full := f.full["d"]
+	report := &v1alpha1.ProbeReport{Status: full}
+	report.Annotations = map[string]string{v1alpha1.AnnotationShort: "AQ=="}
+	f.server.Put(t, "ProbeReport", "d", report)
+	same(3)
+	if reports, _ := f.probeReports(t.Context()); reports[2].Status.Generation != 0 ||
+		reports[2].Status.Paths[0].Sent != 12 {
+		t.Errorf("%+v", reports[2])
+	}
+	if said := f.said(); strings.Count(said, "the report of d is no evidence: read its short report: ") != 2 {
+		t.Errorf("said %q", said)
+	}
+	report.Annotations = nil
+	report.Status.Seq++
+	f.server.Put(t, "ProbeReport", "d", report)
+	same(3)
+}
+
+// TestFollowReadsLittle: a watch reads a report again only when its agent has written it in full, and never goes back.
+func TestFollowReadsLittle(t *testing.T) {
+	f, _ := newFollower(t)
+	var reads atomic.Int64
+	list := f.reports.list
+	f.reports.list = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		if options.FieldSelector != "" {
+			reads.Add(1)
+		}
+		return list(ctx, options)
+	}
+	last := int64(0)
+	for sent := range int64(60) {
+		f.put(t, "a", sent, 0)
+		reports, err := f.probeReports(t.Context())
+		if err != nil || reports[0].Status.Paths[0].Sent != sent || reports[0].Status.Seq <= last {
+			t.Fatalf("%d sent: %+v, %v", sent, reports, err)
+		}
+		last = reports[0].Status.Seq
+	}
+	// the first one is listed, and the second is in full, as is every third
+	if n := reads.Load(); f.shorts < 30 || n > 60-int64(f.shorts) {
+		t.Errorf("%d reads, %d short reports", n, f.shorts)
+	}
+	head := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: v1alpha1.Namespace}}
+	report, err := f.reports.read(t.Context(), head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.complete(report)
+	former := report.Status
+	former.Seq++ // it was read after the event
+	older := &reportObject{ProbeReport: v1alpha1.ProbeReport{ObjectMeta: report.ObjectMeta}, full: report.full,
+		former: &former}
+	if f.complete(older); older.Status.Seq != former.Seq {
+		t.Errorf("it goes back from %d to %d", former.Seq, older.Status.Seq)
+	}
 }
 
 // While the API server is away, looks fail as lists do. What was written meanwhile is there when it is back.

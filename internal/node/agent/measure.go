@@ -40,6 +40,7 @@ func (a *Agent) measure(ctx context.Context) {
 	wanted := map[string][]v1alpha1.Path{}
 	var plan v1alpha1.ProbePlanSpec
 	ordered, begun, every := false, time.Time{}, publishInterval
+	var published, hurried time.Time // hurried is the last time that news did not wait for their turn
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
 	for {
@@ -54,24 +55,46 @@ func (a *Agent) measure(ctx context.Context) {
 			plan, wanted, ordered = next, split(next.Paths, a.Name), true
 			a.order(plan.Generation, wanted)
 			every = cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval)
+			out.fullEvery = time.Duration(plan.FullMillis) * time.Millisecond
 			begun = time.Now()
-			ticker.Reset(every / 4)
+			ticker.Reset(tick(every / 4))
 		case <-ticker.C:
 			if !ordered {
 				continue // what is measured is not known yet, nor whether it is what the plan says
 			}
 			if !begun.IsZero() && time.Since(begun) >= beginning {
 				begun = time.Time{}
-				ticker.Reset(every)
+				ticker.Reset(tick(every))
+			}
+			pace := every
+			if !begun.IsZero() {
+				pace /= 4
+			}
+			due := time.Since(published) >= pace-tick(pace)/2
+			if !due && (out.fullEvery == 0 || time.Since(hurried) < every) {
+				continue
 			}
 			status := combine(a.Name, plan.Generation, wanted, a.results(), time.Now())
 			status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
-			if len(plan.Paths) > 0 {
+			switch {
+			case !due:
+				if status.BGP = out.full.BGP; !out.news(status) {
+					continue
+				}
+				hurried = time.Now()
+			case len(plan.Paths) > 0:
 				status.BGP = a.Node.BGP(ctx)
 			}
+			published = time.Now()
 			out.publish(ctx, status)
 		}
 	}
+}
+
+// tick is the time between two looks at what was measured: a part of the time between two reports, so that news are
+// known within publishInterval.
+func tick(pace time.Duration) time.Duration {
+	return pace / max(1, (pace+publishInterval-1)/publishInterval)
 }
 
 // forget begins with no results: counts of an earlier migration are no evidence for this one. A prober that runs writes

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +28,12 @@ type publisher struct {
 	parts   []v1alpha1.Part // the latest of each prober that a report in the cluster had
 	inFull  bool            // whether results are not packed
 	trouble trouble
+
+	// fullEvery is the longest time between two reports in full; 0 if all are. full is the last one, which is in the
+	// cluster, and fullAt when it was written.
+	fullEvery time.Duration
+	full      v1alpha1.ProbeReportStatus
+	fullAt    time.Time
 }
 
 // publish writes a status when it is new. A failure is logged once and otherwise forgotten: results
@@ -49,6 +57,11 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 	}
 	status.At = time.Now()
 	status.Parts = goneSince(p.parts, status.Parts)
+	if short, ok := p.short(status); ok {
+		if written, err := p.writeShort(ctx, status.Parts, short); written || err != nil {
+			return err
+		}
+	}
 	whole, err := p.write(ctx, status)
 	if err == nil && !whole {
 		p.inFull = true // the CRD is of an earlier release, and does not have the field for packed results
@@ -65,12 +78,14 @@ func (p *publisher) write(ctx context.Context, status v1alpha1.ProbeReportStatus
 		loss.Pack(&packed)
 	}
 	var content struct {
-		Status struct {
+		Metadata metadata `json:"metadata"`
+		Status   struct {
 			v1alpha1.ProbeReportStatus
 			// Packed is null where nothing is packed: a merge would keep that of the report before.
 			Packed *string `json:"packed"`
 		} `json:"status"`
 	}
+	content.Metadata = shortMetadata(nil)
 	content.Status.ProbeReportStatus = packed
 	if packed.Packed != "" {
 		content.Status.Packed = &packed.Packed
@@ -89,8 +104,63 @@ func (p *publisher) write(ctx context.Context, status v1alpha1.ProbeReportStatus
 		return false, err
 	}
 	p.seq, p.parts = status.Seq, withFormer(status.Parts, p.parts)
+	p.full, p.fullAt = status, time.Now()
 	text, _, _ := unstructured.NestedString(kept.Object, "status", "packed")
 	return packed.Packed == text, nil
+}
+
+// metadata is what the agent writes to the metadata of its report.
+type metadata struct {
+	Annotations map[string]*string `json:"annotations"`
+	// ManagedFields with one empty entry tell the API server to keep none: they are read with every report.
+	ManagedFields []struct{} `json:"managedFields"`
+}
+
+// shortMetadata has a short report, or none: nil removes that of the report in full before.
+func shortMetadata(text *string) metadata {
+	return metadata{map[string]*string{v1alpha1.AnnotationShort: text}, make([]struct{}, 1)}
+}
+
+// short is a status as a short report, if it can be one and no report in full is due.
+func (p *publisher) short(status v1alpha1.ProbeReportStatus) (text string, ok bool) {
+	if p.full.Seq == 0 || time.Since(p.fullAt) >= p.fullEvery {
+		return "", false
+	}
+	status.Seq = p.seq + 1
+	return loss.Shorten(&p.full, &status)
+}
+
+// news reports whether a status has more than a short report can say, although none in full is due.
+func (p *publisher) news(status v1alpha1.ProbeReportStatus) bool {
+	if p.full.Seq == 0 || time.Since(p.fullAt) >= p.fullEvery {
+		return false
+	}
+	status.At, status.Parts = time.Now(), goneSince(p.parts, slices.Clone(status.Parts))
+	_, ok := p.short(status)
+	return !ok
+}
+
+// writeShort writes a short report. It is not written if the report in full is no longer the one to which it belongs.
+func (p *publisher) writeShort(ctx context.Context, parts []v1alpha1.Part, text string) (written bool, err error) {
+	patch, err := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text)})
+	if err != nil {
+		return false, fmt.Errorf("write the short report: %w", err)
+	}
+	kept, err := p.agent.resource("ProbeReport").Patch(ctx, p.agent.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: manifest.AgentName})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	if err == nil {
+		seq, _, _ := unstructured.NestedInt64(kept.Object, "status", "seq")
+		written = seq == p.full.Seq
+	}
+	if !written {
+		p.full = v1alpha1.ProbeReportStatus{}
+		return false, nil
+	}
+	p.seq, p.parts = p.seq+1, withFormer(parts, p.parts)
+	return true, nil
 }
 
 // findSeq reads where a former agent of this node has left off.
@@ -110,6 +180,15 @@ func (p *publisher) findSeq(ctx context.Context) error {
 	if err := decode(object, &report); err != nil {
 		return err
 	}
+	if short := report.Annotations[v1alpha1.AnnotationShort]; short != "" {
+		err := loss.Unpack(&report.Status)
+		if err := cmp.Or(err, loss.Restore(&report.Status, short)); err != nil {
+			p.agent.Log.Error("the report of the agent before cannot be read", "error", err)
+			for i := range report.Status.Parts {
+				report.Status.Parts[i].At = time.Time{} // it is not known how long probers were gone
+			}
+		}
+	}
 	p.seq, p.parts, p.known = report.Status.Seq, report.Status.Parts, true
 	return nil
 }
@@ -120,6 +199,7 @@ func (p *publisher) create(ctx context.Context, patch []byte) (*unstructured.Uns
 	if err := json.Unmarshal(patch, &content); err != nil {
 		return nil, fmt.Errorf("write the report: %w", err)
 	}
+	delete(content, "metadata") // it is for merges
 	if status, is := content["status"].(map[string]any); is && status["packed"] == nil {
 		delete(status, "packed") // null is for merges
 	}

@@ -8,3 +8,7 @@ import "time"
 func ReportEvery(nodes int) time.Duration {
 	return min(max(time.Second, time.Duration(nodes)*20*time.Millisecond), 10*time.Second)
 }
+
+// FullEvery is the longest time between two reports of a node in full: the round trips of paths without losses are as
+// old as that.
+const FullEvery = time.Minute

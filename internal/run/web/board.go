@@ -69,7 +69,9 @@ type progress struct {
 func (p *progress) take(result v1alpha1.PathResult, at time.Time) {
 	if result.Sent > p.sent || result.Sent > 0 && result.Since.After(p.since) {
 		p.grew = at
-		p.before, p.counts = p.counts, result.RTTCounts
+		if !slices.Equal(p.counts, result.RTTCounts) { // a short report has none that are new
+			p.before, p.counts = p.counts, result.RTTCounts
+		}
 		if !result.Since.Equal(p.since) { // another counter
 			p.before = nil
 		}

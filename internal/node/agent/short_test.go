@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/probe"
+)
+
+// shortReport is the report in the cluster as readers have it, the number of the one in full, and whether there is a
+// short one.
+func shortReport(t *testing.T, a *Agent) (status v1alpha1.ProbeReportStatus, full int64, short bool) {
+	t.Helper()
+	var report v1alpha1.ProbeReport
+	if !get(t, a, "ProbeReport", "node-1", &report) {
+		t.Fatal("no report")
+	}
+	full, text := report.Status.Seq, report.Annotations[v1alpha1.AnnotationShort]
+	if err := loss.Restore(&report.Status, text); err != nil {
+		t.Fatal(err)
+	}
+	return report.Status, full, text != ""
+}
+
+// TestShortReports: while all is well, reports are short, until one in full is due. News are in full at once. A
+// successor goes on from the last one of either form.
+func TestShortReports(t *testing.T) {
+	a, _ := newAgent(t)
+	p := &publisher{agent: a, fullEvery: time.Hour}
+	begun := time.Now().Add(-time.Minute)
+	status := func(sent, lost int64) v1alpha1.ProbeReportStatus {
+		at := begun.Add(time.Duration(sent) * time.Second)
+		result := v1alpha1.PathResult{ID: "node-1/old>a", Sent: sent, Answered: sent - lost, Since: begun, Last: at}
+		for range lost {
+			result.Gaps = append(result.Gaps, v1alpha1.Gap{From: begun, Millis: 5, Probes: 1})
+		}
+		return v1alpha1.ProbeReportStatus{Generation: 1, Paths: []v1alpha1.PathResult{result},
+			Parts: []v1alpha1.Part{{Name: "host", Pod: "a", Since: begun, At: at}}}
+	}
+	full := int64(0)
+	for n, test := range []struct {
+		name       string
+		sent, lost int64
+		before     func()
+		short      bool
+	}{
+		{"the first", 10, 0, func() {}, false},
+		{"well", 11, 0, func() {}, true},
+		{"well again", 12, 0, func() {}, true},
+		{"a loss", 13, 1, func() {}, false},
+		{"well after a loss", 14, 1, func() {}, true},
+		{"one in full is due", 15, 1, func() { p.fullAt = time.Now().Add(-time.Hour) }, false},
+		{"well since", 16, 1, func() {}, true},
+		{"the plan wants all in full", 17, 1, func() { p.fullEvery = 0 }, false},
+		{"and not any more", 18, 1, func() { p.fullEvery = time.Hour }, true},
+		{"somebody wrote the report", 19, 1, func() {
+			patch := []byte(`{"status":{"seq":3}}`)
+			if _, err := a.resource("ProbeReport").Patch(t.Context(), "node-1", "application/merge-patch+json", patch,
+				metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"somebody deleted the report", 20, 1, func() {
+			if err := a.resource("ProbeReport").Delete(t.Context(), "node-1", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"well in the new one", 21, 1, func() {}, true},
+		{"a new agent", 22, 1, func() { p = &publisher{agent: a, fullEvery: time.Hour} }, false},
+	} {
+		test.before()
+		if err := p.try(t.Context(), status(test.sent, test.lost)); err != nil {
+			t.Fatal(err)
+		}
+		if !test.short {
+			full = int64(n + 1)
+		}
+		read, seq, short := shortReport(t, a)
+		if short != test.short || seq != full || read.Seq != int64(n+1) || read.Paths[0].Sent != test.sent ||
+			read.Paths[0].Answered != test.sent-test.lost || time.Since(read.At) > time.Minute ||
+			!read.Parts[0].At.Equal(begun.Add(time.Duration(test.sent)*time.Second)) {
+			t.Errorf("%s: short %v, number %d, in full %d: %+v", test.name, short, read.Seq, seq, read)
+		}
+		if news := p.news(status(test.sent+1, test.lost)); news {
+			t.Errorf("%s: one more answer is news", test.name)
+		}
+		if news := p.news(status(test.sent+1, test.lost+1)); news != (p.fullEvery > 0) {
+			t.Errorf("%s: a loss is news: %v", test.name, news)
+		}
+	}
+}
+
+// TestShortSuccessor: a successor knows when a prober was last there from a short report. If that cannot be read, it
+// does not know, and excuses nothing.
+func TestShortSuccessor(t *testing.T) {
+	begun := time.Date(2026, 11, 28, 3, 0, 0, 0, time.UTC)
+	for _, bad := range []bool{false, true} {
+		a, _ := newAgent(t)
+		p := &publisher{agent: a, fullEvery: time.Hour}
+		for sent := range int64(3) {
+			at := begun.Add(time.Duration(sent) * time.Second)
+			if err := p.try(t.Context(), v1alpha1.ProbeReportStatus{Generation: 1, Paths: []v1alpha1.PathResult{{
+				ID: "node-1/host>a", Sent: sent + 1, Answered: sent + 1, Since: begun, Last: at}},
+				Parts: []v1alpha1.Part{{Name: "host", Pod: "a", Since: begun, At: at}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if bad {
+			text := "AQ=="
+			patch, _ := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text)})
+			if _, err := a.resource("ProbeReport").Patch(t.Context(), "node-1", "application/merge-patch+json", patch,
+				metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := &publisher{agent: a}
+		if err := next.findSeq(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want, seq := begun.Add(2*time.Second), int64(3)
+		if bad {
+			want, seq = time.Time{}, 1
+		}
+		if next.seq != seq || !next.parts[0].At.Equal(want) {
+			t.Errorf("bad %v: number %d: %+v", bad, next.seq, next.parts)
+		}
+	}
+}
+
+// TestNewsAtOnce: a loss is reported at once, although the plan wants a report only every ten seconds.
+func TestNewsAtOnce(t *testing.T) {
+	a, client := newAgent(t)
+	if err := probe.MakeFolders(dir(a), networks()); err != nil {
+		t.Fatal(err)
+	}
+	start(t, a)
+	one := from("node-1/old>node-2/old/udp", "node-1", "old")
+	plan := probePlan(t, 3, one)
+	for field, millis := range map[string]int64{"reportMillis": 10_000, "fullMillis": 60_000} {
+		if err := unstructured.SetNestedField(plan.Object, millis, "spec", field); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client.wait(t, "probeplans")
+	if _, err := a.resource("ProbePlan").Create(t.Context(), plan, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	write := func(result v1alpha1.PathResult) {
+		t.Helper()
+		result.ID, result.Since, result.Last = one.ID, begun, begun.Add(time.Duration(result.Sent)*time.Second)
+		if err := probe.WriteResults(probe.ResultsPath(dir(a), "old"), probe.ResultsFile{Generation: 3, Since: begun,
+			Paths: []v1alpha1.PathResult{result}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(v1alpha1.PathResult{Sent: 5, Answered: 5})
+	var report v1alpha1.ProbeReport
+	has := func(sent int64) func() bool {
+		return func() bool {
+			return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 1 &&
+				report.Status.Generation == 3 && report.Status.Paths[0].Sent == sent
+		}
+	}
+	eventually(t, "the first results are reported", has(5))
+	write(v1alpha1.PathResult{Sent: 6, Answered: 6})
+	eventually(t, "a short report", func() bool {
+		return has(5)() && report.Annotations[v1alpha1.AnnotationShort] != ""
+	})
+	time.Sleep(time.Until(begun.Add(beginning + 3*time.Second))) // from here on every ten seconds
+	lost := time.Now()
+	write(v1alpha1.PathResult{Sent: 8, Answered: 7, Gaps: []v1alpha1.Gap{{From: begun, Millis: 5, Probes: 1}}})
+	eventually(t, "the loss is reported", has(8))
+	if took := time.Since(lost); took > 5*time.Second { // a busy machine; it is one second
+		t.Errorf("it took %s", took)
+	}
+}
