@@ -60,23 +60,25 @@ func TestFollowAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nodes := reporters{t: t, client: admin, nodes: followedNodes}
+	nodes := reporters{t: t, client: admin, nodes: followedNodes, as: followedNodes}
 	nodes.each(func(node string) error { return nodes.begin(node) })
 
 	for _, test := range []struct {
 		name                   string
 		follows, packed, short bool
-	}{{"lists", false, false, false}, {"follows", true, false, false}, {"follows packed", true, true, false},
-		{"follows short", true, true, true}} {
+		as                     int
+	}{{"lists", false, false, false, 40}, {"follows", true, false, false, 40}, {"follows packed", true, true, false, 40},
+		{"follows short", true, true, true, 40}, {"follows short, as 100 nodes", true, true, true, 100},
+		{"follows short, as 500 nodes", true, true, true, 500}} {
 		t.Run(test.name, func(t *testing.T) {
-			nodes.packed, nodes.short = test.packed, nil
+			nodes.packed, nodes.short, nodes.as = test.packed, nil, test.as
 			if test.short {
 				nodes.short = map[string]v1alpha1.ProbeReportStatus{}
 			}
 			measureReading(t, config, nodes, test.follows)
 		})
 	}
-	nodes.short = map[string]v1alpha1.ProbeReportStatus{}
+	nodes.short, nodes.as = map[string]v1alpha1.ProbeReportStatus{}, followedNodes
 	t.Run("writes, short", func(t *testing.T) { measureWriting(t, nodes) })
 	nodes.short = nil
 	for _, lossy := range []int{0, 5} {
@@ -260,6 +262,7 @@ type reporters struct {
 	lossy  int // paths of each node
 	// short are the reports in full, by node, where agents write short ones after them; else nil.
 	short map[string]v1alpha1.ProbeReportStatus
+	as    int // how many nodes the cluster would have that reports as often
 }
 
 func (r reporters) each(do func(node string) error) {
@@ -289,13 +292,15 @@ func (r reporters) paths(node string) []v1alpha1.Path {
 // as much.
 func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
-	at := start.Add(time.Duration(seq) * path.ReportEvery(r.nodes))
+	at := start.Add(time.Duration(seq) * path.ReportEvery(r.as))
 	status := v1alpha1.ProbeReportStatus{Generation: 1, Seq: seq, At: at}
 	for i, one := range r.paths(node) {
 		random := rand.New(rand.NewPCG(uint64(i), uint64(len(node))))
 		some := func(below time.Duration) time.Duration { return time.Duration(random.Int64N(int64(below))) }
 		sent := int64(at.Sub(start)/time.Millisecond) / int64(one.IntervalMillis)
-		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start.Add(some(time.Second)),
+		interval := time.Duration(one.IntervalMillis) * time.Millisecond
+		phase := some(interval)
+		result := v1alpha1.PathResult{ID: one.ID, Sent: sent, Answered: sent, Since: start.Add(interval - phase),
 			RTTMicros: [3]int64{200 + random.Int64N(300), 900 + random.Int64N(600), 9000 + random.Int64N(20000)}}
 		for range 20 {
 			result.RTTCounts = append(result.RTTCounts, sent*random.Int64N(100)/1000)
@@ -305,8 +310,7 @@ func (r reporters) status(node string, seq int64) v1alpha1.ProbeReportStatus {
 				some(time.Second)), Millis: float64(30e6+some(30e6)) / 1e6, Probes: 3 + random.Int64N(3)})
 		}
 		// on its schedule, as a timer of a busy machine wakes it up
-		interval := time.Duration(one.IntervalMillis) * time.Millisecond
-		result.Last = at.Add(-some(interval) + time.Duration(rand.Int64N(int64(2*time.Millisecond))))
+		result.Last = at.Add(-phase + time.Duration(rand.Int64N(int64(2*time.Millisecond))))
 		if i < r.lossy {
 			result.Answered -= 3
 			for n := range 3 {
@@ -332,7 +336,7 @@ func (r reporters) shortOf(node string, status v1alpha1.ProbeReportStatus) *stri
 		r.t.Error(err)
 	}
 	full, has := r.short[node]
-	if text, ok := loss.Shorten(&full, &status); ok && has && status.At.Sub(full.At) < path.FullEvery {
+	if text, ok := loss.Shorten(&full, &status); ok && has && status.At.Sub(full.At) < path.FullEvery(r.as) {
 		return &text
 	}
 	r.short[node] = status
@@ -375,7 +379,7 @@ var seqs atomic.Int64
 
 // report lets every node publish again and again, as often as the plan of paths says.
 func (r reporters) report(ctx context.Context) {
-	every := path.ReportEvery(r.nodes)
+	every := path.ReportEvery(r.as)
 	for ctx.Err() == nil {
 		seq, began := seqs.Add(1)+1, time.Now()
 		for i := range r.nodes {

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -81,6 +82,11 @@ func (s *APIServer) Put(t testing.TB, kind, name string, object any) {
 		metadata = map[string]any{}
 	}
 	metadata["generation"] = s.generation(before, fields)
+	if old, is := before.object["metadata"].(map[string]any); is {
+		metadata["uid"] = old["uid"]
+	} else {
+		metadata["uid"] = fmt.Sprint("made-at-", s.version)
+	}
 	metadata["name"], metadata["namespace"], metadata["resourceVersion"] = name, v1alpha1.Namespace,
 		strconv.FormatInt(s.version, 10)
 	fields["metadata"], fields["apiVersion"], fields["kind"] = metadata, v1alpha1.APIVersion, kind

@@ -323,7 +323,7 @@ type reports struct{ every, full time.Duration }
 func (a *Actor) reported(nodes int) reports {
 	every := reports{every: path.ReportEvery(nodes)}
 	if !a.Measured.Compared {
-		every.full = path.FullEvery
+		every.full = path.FullEvery(nodes)
 	}
 	return every
 }

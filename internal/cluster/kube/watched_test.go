@@ -210,13 +210,79 @@ func TestFollowIsAList(t *testing.T) {
 		reports[2].Status.Paths[0].Sent != 12 {
 		t.Errorf("%+v", reports[2])
 	}
-	if said := f.said(); strings.Count(said, "the report of d is no evidence: read its short report: ") != 2 {
+	if said := f.said(); strings.Count(said, "the report of d is ignored: read its short report: ") != 2 {
 		t.Errorf("said %q", said)
 	}
 	report.Annotations = nil
 	report.Status.Seq++
 	f.server.Put(t, "ProbeReport", "d", report)
 	same(3)
+}
+
+// TestFollowOlderAgent: an agent of an older version writes in full, and leaves the short report of the agent before as
+// it is. No reader takes that for evidence, nor for an excuse, until an agent that knows short reports has written.
+func TestFollowOlderAgent(t *testing.T) {
+	f, lists := newFollower(t)
+	for sent := range int64(3) {
+		f.put(t, "a", sent, 0)
+	}
+	before, err := f.probeReports(t.Context())
+	if err != nil || before[0].Status.Seq != 3 || f.shorts != 1 {
+		t.Fatalf("%+v, %v, %d short reports", before, err, f.shorts)
+	}
+	full := f.full["a"]
+	text, _ := loss.Shorten(&full, &before[0].Status)
+	older := before[0].Status
+	older.Seq = full.Seq + 1
+	older.Parts = []v1alpha1.Part{{Name: "old", Since: older.At,
+		Gone: []v1alpha1.Absence{{From: full.At, To: older.At}}}}
+	report := &v1alpha1.ProbeReport{Status: older}
+	report.Annotations = map[string]string{v1alpha1.AnnotationShort: text}
+	for range 3 {
+		report.Status.Seq++
+		f.server.Put(t, "ProbeReport", "a", report)
+		for name, actor := range map[string]*Actor{"watch": f.Actor, "list": lists} {
+			reports, err := actor.probeReports(t.Context())
+			if err != nil || reports[0].Status.Generation != 0 || len(reports[0].Status.Parts[0].Gone) > 0 {
+				t.Errorf("%s: %+v, %v", name, reports, err)
+			}
+		}
+	}
+	if said := f.said(); strings.Count(said, "the report of a is ignored: ") != 2 {
+		t.Errorf("said %q", said)
+	}
+	report.Annotations = nil
+	report.Status.Seq++
+	f.server.Put(t, "ProbeReport", "a", report)
+	for name, actor := range map[string]*Actor{"watch": f.Actor, "list": lists} {
+		if reports, err := actor.probeReports(t.Context()); err != nil || reports[0].Status.Generation != 1 {
+			t.Errorf("%s: %+v, %v", name, reports, err)
+		}
+	}
+}
+
+// TestFollowReplaced: a report that was deleted and made again, with the same number of contents, is read in full,
+// although its watch brings both at once.
+func TestFollowReplaced(t *testing.T) {
+	f, lists := newFollower(t)
+	f.put(t, "a", 0, 0)
+	for sent := range int64(20) {
+		f.full = map[string]v1alpha1.ProbeReportStatus{}
+		if _, err := f.probeReports(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.server.Deaf(true)
+		f.server.Delete("ProbeReport", "a")
+		f.put(t, "a", sent+1, sent+1)
+		f.server.Deaf(false)
+		for name, actor := range map[string]*Actor{"watch": f.Actor, "list": lists} {
+			reports, err := actor.probeReports(t.Context())
+			if err != nil || len(reports) != 1 || reports[0].Status.Paths[0].Sent != sent+1 ||
+				reports[0].Status.Paths[0].Answered != 0 {
+				t.Fatalf("%s: %+v, %v", name, reports, err)
+			}
+		}
+	}
 }
 
 // TestFollowReadsLittle: a watch reads a report again only when its agent has written it in full, and never goes back.

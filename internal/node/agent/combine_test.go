@@ -210,8 +210,10 @@ func TestPackedReport(t *testing.T) {
 				if patch, is := action.(clienttesting.PatchActionImpl); is {
 					text := regexp.MustCompile(`,"packed":"[^"]*"`).ReplaceAll(patch.Patch, nil)
 					object := &unstructured.Unstructured{}
-					err := json.Unmarshal(append([]byte(`{"apiVersion":"theseus.dev/v1alpha1","kind":"ProbeReport",
-						"metadata":{"name":"node-1","namespace":"theseus-system"},`), text[1:]...), &object.Object)
+					err := json.Unmarshal(text, &object.Object)
+					object.Object["metadata"] = map[string]any{"name": "node-1", "namespace": v1alpha1.Namespace}
+					object.SetAPIVersion(v1alpha1.APIVersion)
+					object.SetKind("ProbeReport")
 					if err == nil {
 						err = client.Tracker().Update(gvr("ProbeReport"), object, v1alpha1.Namespace)
 					}

@@ -34,6 +34,7 @@ type publisher struct {
 	fullEvery time.Duration
 	full      v1alpha1.ProbeReportStatus
 	fullAt    time.Time
+	version   string // of the report as this agent last wrote it
 }
 
 // publish writes a status when it is new. A failure is logged once and otherwise forgotten: results
@@ -85,7 +86,7 @@ func (p *publisher) write(ctx context.Context, status v1alpha1.ProbeReportStatus
 			Packed *string `json:"packed"`
 		} `json:"status"`
 	}
-	content.Metadata = shortMetadata(nil)
+	content.Metadata = shortMetadata(nil, "")
 	content.Status.ProbeReportStatus = packed
 	if packed.Packed != "" {
 		content.Status.Packed = &packed.Packed
@@ -104,7 +105,7 @@ func (p *publisher) write(ctx context.Context, status v1alpha1.ProbeReportStatus
 		return false, err
 	}
 	p.seq, p.parts = status.Seq, withFormer(status.Parts, p.parts)
-	p.full, p.fullAt = status, time.Now()
+	p.full, p.fullAt, p.version = status, time.Now(), kept.GetResourceVersion()
 	text, _, _ := unstructured.NestedString(kept.Object, "status", "packed")
 	return packed.Packed == text, nil
 }
@@ -114,11 +115,13 @@ type metadata struct {
 	Annotations map[string]*string `json:"annotations"`
 	// ManagedFields with one empty entry tell the API server to keep none: they are read with every report.
 	ManagedFields []struct{} `json:"managedFields"`
+	// ResourceVersion makes the API server refuse the patch of another version.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// shortMetadata has a short report, or none: nil removes that of the report in full before.
-func shortMetadata(text *string) metadata {
-	return metadata{map[string]*string{v1alpha1.AnnotationShort: text}, make([]struct{}, 1)}
+// shortMetadata has a short report for a version of the report; or none: nil removes that of the report in full before.
+func shortMetadata(text *string, version string) metadata {
+	return metadata{map[string]*string{v1alpha1.AnnotationShort: text}, make([]struct{}, 1), version}
 }
 
 // short is a status as a short report, if it can be one and no report in full is due.
@@ -140,26 +143,23 @@ func (p *publisher) news(status v1alpha1.ProbeReportStatus) bool {
 	return !ok
 }
 
-// writeShort writes a short report. It is not written if the report in full is no longer the one to which it belongs.
+// writeShort writes a short report. It is not written if the report in full is no longer the one to which it belongs:
+// nobody may have written to the report since this agent did. After a failure, the next report is in full.
 func (p *publisher) writeShort(ctx context.Context, parts []v1alpha1.Part, text string) (written bool, err error) {
-	patch, err := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text)})
+	patch, err := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text, p.version)})
 	if err != nil {
 		return false, fmt.Errorf("write the short report: %w", err)
 	}
 	kept, err := p.agent.resource("ProbeReport").Patch(ctx, p.agent.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: manifest.AgentName})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil {
+		p.full = v1alpha1.ProbeReportStatus{}
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			err = nil
+		}
 		return false, err
 	}
-	if err == nil {
-		seq, _, _ := unstructured.NestedInt64(kept.Object, "status", "seq")
-		written = seq == p.full.Seq
-	}
-	if !written {
-		p.full = v1alpha1.ProbeReportStatus{}
-		return false, nil
-	}
-	p.seq, p.parts = p.seq+1, withFormer(parts, p.parts)
+	p.seq, p.parts, p.version = p.seq+1, withFormer(parts, p.parts), kept.GetResourceVersion()
 	return true, nil
 }
 
@@ -184,9 +184,7 @@ func (p *publisher) findSeq(ctx context.Context) error {
 		err := loss.Unpack(&report.Status)
 		if err := cmp.Or(err, loss.Restore(&report.Status, short)); err != nil {
 			p.agent.Log.Error("the report of the agent before cannot be read", "error", err)
-			for i := range report.Status.Parts {
-				report.Status.Parts[i].At = time.Time{} // it is not known how long probers were gone
-			}
+			report.Status.Parts = nil // it is not known how long probers were gone
 		}
 	}
 	p.seq, p.parts, p.known = report.Status.Seq, report.Status.Parts, true

@@ -2,16 +2,57 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
+	"strconv"
 	"testing"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 )
+
+// versions makes the API give each version of a report a number, and refuse a patch of another one.
+func (in *api) versions() {
+	number := 0
+	in.PrependReactor("*", "probereports", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		number++
+		switch action := action.(type) {
+		case clienttesting.CreateActionImpl:
+			action.Object.(*unstructured.Unstructured).SetResourceVersion(strconv.Itoa(number))
+		case clienttesting.PatchActionImpl:
+			old, err := in.Tracker().Get(gvr("ProbeReport"), v1alpha1.Namespace, action.Name)
+			if err != nil {
+				return true, nil, err
+			}
+			report := old.DeepCopyObject().(*unstructured.Unstructured)
+			version := report.GetResourceVersion()
+			text, err := json.Marshal(report)
+			if err == nil {
+				text, err = jsonpatch.MergePatch(text, action.Patch)
+			}
+			if err == nil {
+				err = json.Unmarshal(text, &report.Object)
+			}
+			if err == nil && report.GetResourceVersion() != version {
+				err = apierrors.NewConflict(gvr("ProbeReport").GroupResource(), action.Name, nil)
+			}
+			if err == nil {
+				report.SetResourceVersion(strconv.Itoa(number))
+				err = in.Tracker().Update(gvr("ProbeReport"), report, v1alpha1.Namespace)
+			}
+			return true, report, err
+		}
+		return false, nil, nil
+	})
+}
 
 // shortReport is the report in the cluster as readers have it, the number of the one in full, and whether there is a
 // short one.
@@ -31,7 +72,8 @@ func shortReport(t *testing.T, a *Agent) (status v1alpha1.ProbeReportStatus, ful
 // TestShortReports: while all is well, reports are short, until one in full is due. News are in full at once. A
 // successor goes on from the last one of either form.
 func TestShortReports(t *testing.T) {
-	a, _ := newAgent(t)
+	a, client := newAgent(t)
+	client.versions()
 	p := &publisher{agent: a, fullEvery: time.Hour}
 	begun := time.Now().Add(-time.Minute)
 	status := func(sent, lost int64) v1alpha1.ProbeReportStatus {
@@ -72,7 +114,15 @@ func TestShortReports(t *testing.T) {
 			}
 		}, false},
 		{"well in the new one", 21, 1, func() {}, true},
-		{"a new agent", 22, 1, func() { p = &publisher{agent: a, fullEvery: time.Hour} }, false},
+		{"somebody wrote the same number", 22, 1, func() {
+			patch := []byte(`{"status":{"generation":1}}`)
+			if _, err := a.resource("ProbeReport").Patch(t.Context(), "node-1", "application/merge-patch+json", patch,
+				metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		{"well after that", 23, 1, func() {}, true},
+		{"a new agent", 24, 1, func() { p = &publisher{agent: a, fullEvery: time.Hour} }, false},
 	} {
 		test.before()
 		if err := p.try(t.Context(), status(test.sent, test.lost)); err != nil {
@@ -113,7 +163,7 @@ func TestShortSuccessor(t *testing.T) {
 		}
 		if bad {
 			text := "AQ=="
-			patch, _ := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text)})
+			patch, _ := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text, "")})
 			if _, err := a.resource("ProbeReport").Patch(t.Context(), "node-1", "application/merge-patch+json", patch,
 				metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
@@ -125,10 +175,72 @@ func TestShortSuccessor(t *testing.T) {
 		}
 		want, seq := begun.Add(2*time.Second), int64(3)
 		if bad {
-			want, seq = time.Time{}, 1
+			seq = 1
 		}
-		if next.seq != seq || !next.parts[0].At.Equal(want) {
+		if bad && len(next.parts) > 0 || next.seq != seq || !bad && !next.parts[0].At.Equal(want) {
 			t.Errorf("bad %v: number %d: %+v", bad, next.seq, next.parts)
+		}
+	}
+}
+
+// TestShortAfterOlder: an agent that comes after one of an older version does not believe what that said of probers.
+func TestShortAfterOlder(t *testing.T) {
+	begun := time.Date(2026, 11, 28, 3, 0, 0, 0, time.UTC)
+	a, client := newAgent(t)
+	client.versions()
+	p := &publisher{agent: a, fullEvery: time.Hour}
+	status := func(sent int64) v1alpha1.ProbeReportStatus {
+		at := begun.Add(time.Duration(sent) * time.Second)
+		return v1alpha1.ProbeReportStatus{Generation: 1, Paths: []v1alpha1.PathResult{{ID: "node-1/host>a", Sent: sent,
+			Answered: sent, Since: begun, Last: at}}, Parts: []v1alpha1.Part{{Name: "host", Since: begun, At: at}}}
+	}
+	for sent := range int64(3) {
+		if err := p.try(t.Context(), status(sent+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	older := status(5)
+	older.Seq = 2
+	older.Parts[0].Since = begun.Add(5 * time.Second)
+	older.Parts[0].Gone = []v1alpha1.Absence{{From: begun.Add(time.Second), To: begun.Add(5 * time.Second)}}
+	patch, _ := json.Marshal(map[string]any{"status": older})
+	if _, err := a.resource("ProbeReport").Patch(t.Context(), "node-1", "application/merge-patch+json", patch,
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p = &publisher{agent: a, fullEvery: time.Hour}
+	for sent := range int64(2) {
+		if err := p.try(t.Context(), status(sent+6)); err != nil {
+			t.Fatal(err)
+		}
+		read, full, short := shortReport(t, a)
+		if full != 3 || read.Seq != sent+3 || short != (sent > 0) || len(read.Parts) != 1 || len(read.Parts[0].Gone) > 0 {
+			t.Errorf("number %d, in full %d, short %v: %+v", read.Seq, full, short, read)
+		}
+	}
+}
+
+// TestShortRefused: after a short report that could not be written, the next is in full, whatever the API server said.
+func TestShortRefused(t *testing.T) {
+	a, client := newAgent(t)
+	client.versions()
+	p := &publisher{agent: a, fullEvery: time.Hour}
+	begun, failing := time.Now(), false
+	client.PrependReactor("patch", "probereports", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return failing, nil, errors.New("no room")
+	})
+	for n, test := range []struct{ failing, short bool }{{false, false}, {false, true}, {true, true}, {false, false},
+		{false, true}} {
+		failing = test.failing
+		sent := int64(n + 1)
+		err := p.try(t.Context(), v1alpha1.ProbeReportStatus{Generation: 1, Paths: []v1alpha1.PathResult{{
+			ID: "node-1/host>a", Sent: sent, Answered: sent, Since: begun,
+			Last: begun.Add(time.Duration(sent) * time.Second)}}})
+		if (err != nil) != failing {
+			t.Fatal(err)
+		}
+		if read, _, short := shortReport(t, a); short != test.short || !failing && read.Paths[0].Sent != sent {
+			t.Errorf("report %d: short %v: %+v", n, short, read)
 		}
 	}
 }

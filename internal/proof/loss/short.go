@@ -19,10 +19,13 @@ const (
 	shortForm = 1
 	// maxGrown bounds what a counter may have grown since the report in full, and how many ms have passed.
 	maxGrown = 1 << 42
+	// lastStep is how many ms the time of a path's last probe may be too early in a short report, so that the few
+	// by which a prober wakes up too late are not written.
+	lastStep = 10
 )
 
 // Shorten returns a short report: what was counted since an earlier report in full. It has the probes of each path, and
-// the times, in whole milliseconds since those of the report in full. Round trips are not in it. It is not ok if
+// the times, in milliseconds since those of the report in full. Round trips are not in it. It is not ok if
 // anything else has changed: a probe was lost or leaked, a gap is open, a source was stalled, a process restarted, or
 // the plan is another one. Such news need a report in full.
 func Shorten(full, now *v1alpha1.ProbeReportStatus) (text string, ok bool) {
@@ -36,7 +39,8 @@ func Shorten(full, now *v1alpha1.ProbeReportStatus) (text string, ok bool) {
 	e.signed(passed)
 	e.number(int64(len(full.Parts)))
 	for i, part := range full.Parts {
-		e.signed(now.Parts[i].At.Sub(part.At).Milliseconds() - passed)
+		// rounded up, so that no prober is taken for gone before its last sign of life
+		e.signed((now.Parts[i].At.Sub(part.At) + time.Millisecond - 1).Milliseconds() - passed)
 	}
 	e.number(int64(len(full.Paths)))
 	for i, before := range full.Paths {
@@ -44,11 +48,15 @@ func Shorten(full, now *v1alpha1.ProbeReportStatus) (text string, ok bool) {
 	}
 	for i, before := range full.Paths {
 		silent := now.Paths[i].Answered == before.Answered && now.Paths[i].Sent > before.Sent
-		e.number(int64(one(silent)))
+		e.number(int64(one(silent != (before.Answered == 0))))
 	}
 	for i, before := range full.Paths {
 		after := now.Paths[i]
-		e.signed(after.Last.Sub(before.Last).Milliseconds() - taken(before, after.Sent-before.Sent))
+		steps := int64(0)
+		if sent := after.Sent - before.Sent; sent > 0 {
+			steps = floor(after.Last.Sub(before.Last).Milliseconds()-taken(before, sent)+lastStep/2, lastStep)
+		}
+		e.signed(steps)
 	}
 	text = deflate(shortForm, e.data)
 	restored := *full
@@ -58,9 +66,12 @@ func Shorten(full, now *v1alpha1.ProbeReportStatus) (text string, ok bool) {
 	return text, true
 }
 
-// Restore adds a short report to the report in full to which it belongs. A short report that belongs to another one is
-// left out: the agent has written a newer one in full. If it cannot be read, the report is no evidence: its generation
-// is that of no plan then. Losses in it still count. The results of the report in full are not changed.
+// Restore adds a short report to the report in full to which it belongs. If it cannot be read, or belongs to another one,
+// the report is no evidence: its generation is that of no plan then. Losses in it still count, and the absences of
+// probers in it excuse none. An agent removes its short report when it writes in full; one of an older version does not
+// know of it, and so takes the sign of life of a prober in the former report in full for the last one.
+//
+// The results of the report in full are not changed.
 func Restore(status *v1alpha1.ProbeReportStatus, text string) error {
 	if text == "" {
 		return nil
@@ -68,6 +79,10 @@ func Restore(status *v1alpha1.ProbeReportStatus, text string) error {
 	restored, err := restore(status, text)
 	if err != nil {
 		status.Generation = 0
+		status.Parts = slices.Clone(status.Parts)
+		for i := range status.Parts {
+			status.Parts[i].At, status.Parts[i].Gone = time.Time{}, nil
+		}
 		return fmt.Errorf("read its short report: %w", err)
 	}
 	*status = restored
@@ -85,7 +100,8 @@ func restore(full *v1alpha1.ProbeReportStatus, text string) (v1alpha1.ProbeRepor
 	}
 	d := unpacker{data: data[4:]}
 	if of := d.number(); !d.failed && of != full.Seq {
-		return status, nil
+		return status, fmt.Errorf("it belongs to number %d, not %d, so an agent of another version wrote that", of,
+			full.Seq)
 	}
 	if binary.LittleEndian.Uint32(data) != checksum(full) {
 		return status, errors.New("it belongs to another report with the same number")
@@ -114,18 +130,22 @@ func restore(full *v1alpha1.ProbeReportStatus, text string) (v1alpha1.ProbeRepor
 	for i, before := range full.Paths {
 		status.Paths[i].Sent += d.signed() + expected(before, passed)
 	}
-	for i := range status.Paths {
-		if d.number() == 0 {
-			status.Paths[i].Answered += status.Paths[i].Sent - full.Paths[i].Sent
+	for i, before := range full.Paths {
+		if silent := d.number() != int64(one(before.Answered == 0)); !silent {
+			status.Paths[i].Answered += status.Paths[i].Sent - before.Sent
 		}
 	}
 	for i, before := range full.Paths {
-		sent := status.Paths[i].Sent - before.Sent
-		took := d.signed() + taken(before, sent)
-		if sent < 0 || sent > maxGrown || took < 0 || took > maxGrown || sent == 0 && took > 0 ||
-			sent > 0 && before.Sent == 0 {
+		sent, steps := status.Paths[i].Sent-before.Sent, d.signed()
+		took := int64(0)
+		if sent > 0 {
+			took = taken(before, sent) + steps*lastStep - lastStep/2
+		}
+		if sent < 0 || sent > maxGrown || took <= -lastStep || took > maxGrown || steps < -maxGrown ||
+			steps > maxGrown || sent == 0 && steps != 0 || sent > 0 && before.Sent == 0 {
 			d.fail()
 		}
+		took = max(took, 0)
 		status.Paths[i].Last = before.Last.Add(time.Duration(took) * time.Millisecond)
 	}
 	if d.failed || len(d.data) > 0 {
@@ -164,12 +184,14 @@ func sameGap(a, b v1alpha1.Gap) bool {
 	return same && a == b
 }
 
-// grewTo reports whether a restored report has the counts of another one, and its times to the millisecond.
+// grewTo reports whether a restored report has the counts of another one, and its times as near as it should. The last
+// probe of a path is never later than it was.
 func grewTo(restored, now *v1alpha1.ProbeReportStatus) bool {
 	near := func(a, b time.Time) bool { return a.IsZero() == b.IsZero() && b.Sub(a).Abs() < time.Millisecond }
 	return near(restored.At, now.At) && slices.EqualFunc(restored.Paths, now.Paths,
 		func(a, b v1alpha1.PathResult) bool {
-			return a.Sent == b.Sent && a.Answered == b.Answered && near(a.Last, b.Last) && !a.Last.After(b.Last)
+			return a.Sent == b.Sent && a.Answered == b.Answered && a.Last.IsZero() == b.Last.IsZero() &&
+				!a.Last.After(b.Last) && b.Last.Sub(a.Last) < lastStep*time.Millisecond
 		}) && slices.EqualFunc(restored.Parts, now.Parts, func(a, b v1alpha1.Part) bool { return near(a.At, b.At) })
 }
 
@@ -192,6 +214,14 @@ func expected(before v1alpha1.PathResult, passed int64) int64 {
 
 func taken(before v1alpha1.PathResult, sent int64) int64 {
 	return sent * int64(pace(before)) / int64(time.Millisecond)
+}
+
+// floor is a/b, rounded down.
+func floor(a, b int64) int64 {
+	if a < 0 {
+		a -= b - 1
+	}
+	return a / b
 }
 
 // checksum tells reports in full apart that have the same number.

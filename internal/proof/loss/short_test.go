@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
@@ -231,10 +233,69 @@ func TestRestoreBad(t *testing.T) {
 			t.Errorf("%s: %v: generation %d, number %d", name, err, status.Generation, status.Seq)
 		}
 	}
-	newer := full
-	newer.Seq = 73
-	if err := Restore(&newer, good); err != nil || newer.Generation != 3 || newer.Seq != 73 {
-		t.Errorf("a newer report in full: %v: %+v", err, newer)
+}
+
+// TestRestoreOlder: an agent of an older version goes on from the last report in full, and leaves the short one as it
+// is. So it says that a prober was gone while a short report has a sign of life of it. Its reports are no evidence; they
+// excuse no loss, and lose none.
+func TestRestoreOlder(t *testing.T) {
+	full, now := wellReports()
+	text, _ := Shorten(&full, &now)
+	read := full
+	if err := Restore(&read, text); err != nil || read.Parts[1].At.Before(now.Parts[1].At) {
+		t.Fatalf("%v: a prober was there at %v, and is said to be at %v", err, now.Parts[1].At, read.Parts[1].At)
+	}
+	paths := make([]v1alpha1.Path, len(full.Paths))
+	for i, result := range full.Paths {
+		paths[i] = v1alpha1.Path{ID: result.ID, IntervalMillis: 100, Protocol: v1alpha1.UDP, Denied: i%9 == 8,
+			Source: v1alpha1.Endpoint{Node: "node-1", Network: "old"},
+			Target: v1alpha1.Endpoint{Node: "node-1", Network: full.Parts[1].Name}}
+	}
+	older := now
+	older.Seq = full.Seq + 1
+	older.At = now.At.Add(time.Second)
+	older.Paths, older.Parts = slices.Clone(now.Paths), slices.Clone(now.Parts)
+	for i := range older.Paths {
+		older.Paths[i].Sent++
+		if !paths[i].Denied {
+			older.Paths[i].Answered++
+		}
+		older.Paths[i].Last = older.At
+	}
+	gap := v1alpha1.Gap{From: full.At.Add(time.Second / 2), Millis: 100, Probes: 1}
+	older.Paths[3].Gaps, older.Paths[3].Answered = []v1alpha1.Gap{gap}, older.Paths[3].Sent-1
+	older.Parts[1].Since = older.At
+	older.Parts[1].Gone = []v1alpha1.Absence{{From: full.Parts[1].At, To: older.At}}
+
+	report := func(status v1alpha1.ProbeReportStatus) []v1alpha1.ProbeReport {
+		return []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: status}}
+	}
+	lost := func(status v1alpha1.ProbeReportStatus) (lost, excused int64) {
+		for _, one := range NewAccount(paths, report(full), report(status), 0) {
+			lost, excused = lost+one.Lost, excused+one.Excused
+		}
+		return lost, excused
+	}
+	if lost, excused := lost(older); lost != 0 || excused != 1 {
+		t.Errorf("without a short report beside it, %d were lost and %d excused", lost, excused)
+	}
+	bare := older
+	err := Restore(&older, text)
+	if err == nil || !strings.Contains(err.Error(), "an agent of another version wrote that") {
+		t.Errorf("%v", err)
+	}
+	if lost, excused := lost(older); lost != 1 || excused != 0 {
+		t.Errorf("%d were lost, %d excused", lost, excused)
+	}
+	if len(bare.Parts[1].Gone) != 1 {
+		t.Error("the report as it was read was changed")
+	}
+	older.Paths = now.Paths // without the loss
+	older.Seq += 10
+	verdict := Judge(Limits{}, Evidence{Generations: map[string]int64{"node-1": 3}, Paths: paths, Asked: report(full),
+		Now: report(older)})
+	if verdict.Pass || !verdict.Waiting {
+		t.Errorf("%+v", verdict)
 	}
 }
 
