@@ -72,8 +72,8 @@ type ProbePlanSpec struct {
 	FullMillis int64 `json:"fullMillis,omitempty"`
 }
 
-// AnnotationShort is an annotation of a ProbeReport: what the agent has counted since it last wrote the status. It
-// counts only if it belongs to the Seq of that status. See internal/proof/loss.Shorten.
+// AnnotationShort is an annotation of a ProbeReport: what the agent has counted since it last wrote the status.
+// Unless it belongs to that status, the report is no evidence. See internal/proof/loss.Shorten.
 const AnnotationShort = "theseus.dev/short"
 
 // ProbeReport has the results of the paths that start on one node. Its name is the node's name.

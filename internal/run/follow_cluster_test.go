@@ -67,8 +67,9 @@ func TestFollowAPIServer(t *testing.T) {
 		name                   string
 		follows, packed, short bool
 		as                     int
-	}{{"lists", false, false, false, 40}, {"follows", true, false, false, 40}, {"follows packed", true, true, false, 40},
-		{"follows short", true, true, true, 40}, {"follows short, as 100 nodes", true, true, true, 100},
+	}{{"lists", false, false, false, 40}, {"follows", true, false, false, 40},
+		{"follows packed", true, true, false, 40}, {"follows short", true, true, true, 40},
+		{"follows short, as 100 nodes", true, true, true, 100},
 		{"follows short, as 500 nodes", true, true, true, 500}} {
 		t.Run(test.name, func(t *testing.T) {
 			nodes.packed, nodes.short, nodes.as = test.packed, nil, test.as

@@ -214,7 +214,8 @@ func TestShortAfterOlder(t *testing.T) {
 			t.Fatal(err)
 		}
 		read, full, short := shortReport(t, a)
-		if full != 3 || read.Seq != sent+3 || short != (sent > 0) || len(read.Parts) != 1 || len(read.Parts[0].Gone) > 0 {
+		if full != 3 || read.Seq != sent+3 || short != (sent > 0) || len(read.Parts) != 1 ||
+			len(read.Parts[0].Gone) > 0 {
 			t.Errorf("number %d, in full %d, short %v: %+v", read.Seq, full, short, read)
 		}
 	}

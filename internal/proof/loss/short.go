@@ -66,10 +66,11 @@ func Shorten(full, now *v1alpha1.ProbeReportStatus) (text string, ok bool) {
 	return text, true
 }
 
-// Restore adds a short report to the report in full to which it belongs. If it cannot be read, or belongs to another one,
-// the report is no evidence: its generation is that of no plan then. Losses in it still count, and the absences of
-// probers in it excuse none. An agent removes its short report when it writes in full; one of an older version does not
-// know of it, and so takes the sign of life of a prober in the former report in full for the last one.
+// Restore adds a short report to the report in full to which it belongs. If it cannot be read, or belongs to
+// another one, the report is no evidence: its generation is that of no plan then. Losses in it still count, and the
+// absences of probers in it excuse none. An agent removes its short report when it writes in full; one of an older
+// version does not know of it, and so takes the sign of life of a prober in the former report in full for the last
+// one.
 //
 // The results of the report in full are not changed.
 func Restore(status *v1alpha1.ProbeReportStatus, text string) error {

@@ -235,9 +235,9 @@ func TestRestoreBad(t *testing.T) {
 	}
 }
 
-// TestRestoreOlder: an agent of an older version goes on from the last report in full, and leaves the short one as it
-// is. So it says that a prober was gone while a short report has a sign of life of it. Its reports are no evidence; they
-// excuse no loss, and lose none.
+// TestRestoreOlder: an agent of an older version goes on from the last report in full, and leaves the short one as
+// it is. So it says that a prober was gone while a short report has a sign of life of it. Its reports are no
+// evidence; they excuse no loss, and lose none.
 func TestRestoreOlder(t *testing.T) {
 	full, now := wellReports()
 	text, _ := Shorten(&full, &now)

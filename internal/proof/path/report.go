@@ -9,6 +9,6 @@ func ReportEvery(nodes int) time.Duration {
 	return min(max(time.Second, time.Duration(nodes)*20*time.Millisecond), 10*time.Second)
 }
 
-// FullEvery is the longest time between two reports of a node in full: one in 60, or every five minutes. The round trips
-// of paths without losses are as old as that.
+// FullEvery is the longest time between two reports of a node in full: one in 60, or every five minutes. The round
+// trips of paths without losses are as old as that.
 func FullEvery(nodes int) time.Duration { return min(60*ReportEvery(nodes), 5*time.Minute) }
