@@ -240,6 +240,7 @@ func TestRestoreBad(t *testing.T) {
 // evidence; they excuse no loss, and lose none.
 func TestRestoreOlder(t *testing.T) {
 	full, now := wellReports()
+	now.Parts[1].At = now.Parts[1].At.Add(1234)
 	text, _ := Shorten(&full, &now)
 	read := full
 	if err := Restore(&read, text); err != nil || read.Parts[1].At.Before(now.Parts[1].At) {
