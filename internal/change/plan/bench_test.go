@@ -2,8 +2,10 @@ package plan_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
 // large is a cluster of n nodes with ten pods each.
@@ -187,6 +190,75 @@ func BenchmarkScale(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkTime says where the time of an estimate goes: by kind of step, and by kind of what is done in steps.
+func BenchmarkTime(b *testing.B) {
+	for _, name := range []string{"flannel-to-calico-adopt", "flannel-to-calico", "flannel-to-calico-surge"} {
+		change := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == name })]
+		for _, nodes := range []int{mostNodes / 10, mostNodes} {
+			b.Run(fmt.Sprintf("%s/%d", name, nodes), func(b *testing.B) {
+				p := mustMake(b, change.on(b, nodes, 20))
+				byStep, byPart := spent{}, spent{}
+				for b.Loop() {
+				}
+				for i, parts := range estimate.Parts(p.Steps, nodes, nil) {
+					s := &p.Steps[i]
+					does := s.Group + "/" + s.Does
+					if s.Wave == s.Group {
+						does = "wave/" + s.Does
+					}
+					byStep.add(does, time.Duration(s.Estimate))
+					left := time.Duration(s.Estimate)
+					for _, part := range parts {
+						what, took := part.Kind, part.Takes()
+						switch {
+						case part.Kind == "evict" || part.Kind == "node/adopt": // pods are not known here
+							continue
+						case part.Kind == "gate" && part.Bake > 0:
+							what += " that bakes"
+						}
+						byPart.add(what, took)
+						left -= took
+					}
+					if left > time.Second {
+						byPart.add("pods move", left)
+					}
+				}
+				fmt.Printf("%s of %d nodes, %s, %d steps\n%s\n%s", name, nodes, time.Duration(p.Estimate),
+					len(p.Steps), byStep, byPart)
+			})
+		}
+	}
+}
+
+// spent is how often something is done, and how long it takes in all.
+type spent map[string]*struct {
+	times int
+	sum   time.Duration
+}
+
+func (s spent) add(what string, took time.Duration) {
+	if s[what] == nil {
+		s[what] = new(struct {
+			times int
+			sum   time.Duration
+		})
+	}
+	s[what].times++
+	s[what].sum += took
+}
+
+// String is a table, the longest first, without what takes less than ten seconds.
+func (s spent) String() string {
+	var text strings.Builder
+	longest := func(x, y string) int { return cmp.Compare(s[y].sum, s[x].sum) }
+	for _, what := range slices.SortedFunc(maps.Keys(s), longest) {
+		if one := s[what]; one.sum >= 10*time.Second {
+			fmt.Fprintf(&text, "%30s %4d %7.1f min\n", what, one.times, one.sum.Minutes())
+		}
+	}
+	return text.String()
 }
 
 // BenchmarkFile writes the largest of plans down and reads it again, in a process of its own as BenchmarkScale.
