@@ -70,11 +70,25 @@ type ProbePlanSpec struct {
 	// FullMillis is the longest time between two publications of the report in full, in ms. Between them, while nothing
 	// is lost, leaks, stalls or restarts, the agent publishes short reports (AnnotationShort). 0: each is in full.
 	FullMillis int64 `json:"fullMillis,omitempty"`
+	// Asked is set when a gate waits for reports: the agent reports more often for a while, from when it sees a new
+	// number.
+	Asked *Asked `json:"asked,omitempty"`
 }
 
 // AnnotationShort is an annotation of a ProbeReport: what the agent has counted since it last wrote the status.
 // Unless it belongs to that status, the report is no evidence. See internal/proof/loss.Shorten.
 const AnnotationShort = "theseus.dev/short"
+
+// Asked tells agents to report every ReportMillis for ForMillis. Each time, Number is another one.
+type Asked struct {
+	Number       int64 `json:"number"`
+	ReportMillis int64 `json:"reportMillis"`
+	ForMillis    int64 `json:"forMillis"`
+}
+
+// PlanOfAll is the name of the ProbePlan that all agents follow besides that of their node. It has no paths; a gate
+// that waits for all nodes sets Asked there once, and not in the plan of each.
+const PlanOfAll = "theseus.dev.all-nodes"
 
 // ProbeReport has the results of the paths that start on one node. Its name is the node's name.
 type ProbeReport struct {

@@ -119,8 +119,15 @@ type Gate struct {
 	// Result makes the answer the result of the plan: the steps go on, whatever it is. Then every path must have been
 	// measured without a break since the gate before.
 	Result bool `json:"result,omitempty"`
-	// Step is the ID of the step that the gate is of. The engine fills it in when it asks.
-	Step string `json:"-"`
+	// Near says that fresh reports are demanded only of the nodes that the step concerns and of a sample of the others
+	// (loss.Concerned); of the rest, the latest reports count, and none may be silent. A plan has such gates only in
+	// steps that act on their own nodes alone (Local), and a gate that asks all nodes whenever the nodes that steps of
+	// a kind have changed have doubled.
+	Near bool `json:"near,omitempty"`
+	// Step is the ID of the step that the gate is of, and About are the nodes of a step whose gate is Near. The engine
+	// fills them in when it asks.
+	Step  string   `json:"-"`
+	About []string `json:"-"`
 }
 
 // Compares says whether changed nodes are compared with the others.
@@ -227,6 +234,48 @@ func (s *Step) Nodes() []string {
 		}
 	}
 	return nodes
+}
+
+// Local reports whether everything that a step does is done to its own nodes, or to pods of theirs.
+func (s *Step) Local() bool {
+	nodes := map[string]bool{}
+	for _, node := range s.Nodes() {
+		nodes[node] = true
+	}
+	if len(nodes) == 0 || s.Wave == "" || s.Group != s.Wave || s.NoReturn || s.Stop {
+		return false
+	}
+	for i := range s.Actions {
+		if a := &s.Actions[i]; a.Op() != OpProbe && !nodes[a.on()] {
+			return false
+		}
+	}
+	return true
+}
+
+// on is the one node that an action is done to; empty if it is done to none in particular.
+func (a *Action) on() string {
+	switch do := a.Do.(type) {
+	case Evict, Restart, Node, Taint, Untaint:
+		return a.Node()
+	case Patch:
+		if do.Ref.Kind == "Node" {
+			return do.Ref.Name
+		}
+	case Apply:
+		if do.Object.GetKind() == "Pod" {
+			node, _, _ := unstructured.NestedString(do.Object.Object, "spec", "nodeName")
+			return node
+		}
+	case Wait:
+		switch is := do.Condition.Is.(type) {
+		case PodReady:
+			return is.Node
+		case NodeReady:
+			return is.Node
+		}
+	}
+	return ""
 }
 
 // Duration is a time.Duration that reads and writes as "1m30s".

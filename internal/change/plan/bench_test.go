@@ -215,6 +215,8 @@ func BenchmarkTime(b *testing.B) {
 						switch {
 						case part.Kind == "evict" || part.Kind == "node/adopt": // pods are not known here
 							continue
+						case part.Kind == "gate" && part.Asked > 0:
+							what += " that asks some"
 						case part.Kind == "gate" && part.Bake > 0:
 							what += " that bakes"
 						}

@@ -11,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/verify"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -27,6 +28,7 @@ type describer struct {
 	titled  map[string][]int // those that were described in full, by their titles without names
 	waves   map[string]span  // the first wave of each course of steps
 	oneLine bool             // the last step was described in one line
+	narrows bool             // some gates ask only some nodes
 	last    int              // the step at that point; the number of steps, where there is none
 }
 
@@ -39,6 +41,7 @@ func describeSteps(b *strings.Builder, p *Plan) {
 	if i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.NoReturn }); i >= 0 {
 		d.last = i
 	}
+	d.narrows = slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.Gate != nil && s.Gate.Near })
 	d.compare()
 	chapter, titles := "", chapters()
 	for i := 0; i < len(p.Steps); {
@@ -372,16 +375,22 @@ func (d *describer) body(s *step.Step, past bool) {
 		if SignalsAt(d.plan, s) == kind.SignalsLeft {
 			signals = nil
 		}
-		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate), signal.AtGate(signals))
+		narrows := d.narrows && s.Local() && narrowable(s.Gate)
+		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate, narrows), signal.AtGate(signals))
 	}
 	d.undo(s, past)
 }
 
-// demand says what a gate demands, and for how long.
-func demand(g *step.Gate) string {
+// demand says what a gate demands, and for how long. Where a plan narrows gates like this one, it says the same of
+// those that ask all nodes, so that steps which do the same have the same text.
+func demand(g *step.Gate, narrows bool) string {
 	watch, lost := "in two fresh reports from every node", "no probe may be lost"
-	if g.Bake > 0 {
+	switch {
+	case g.Bake > 0:
 		watch = "for " + g.Bake.About()
+	case narrows:
+		watch = fmt.Sprintf("in fresh reports from these nodes, their peers and %d others (from every node whenever "+
+			"the changed nodes have doubled, and at the end)", loss.Sample)
 	}
 	switch {
 	case g.Args != nil && g.MaxLost > 0:

@@ -51,6 +51,7 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 	p := draft.Plan
 	if !of(p).Complete {
+		narrow(p)
 		estimate.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods)
 	}
 	if err := divide(p); err != nil {

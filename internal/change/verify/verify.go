@@ -12,7 +12,7 @@ import (
 // General are the rules for every plan, in the order in which they are asked; own is the kind that it is of.
 func General(p *kind.Plan, own kind.Kind) []kind.Rule {
 	return []kind.Rule{exempted(p), retains(p, own), redactedNowhere(), allowedTasks(), unique(), grouped(),
-		together(), abreast(p), windows(p, own)}
+		together(), abreast(p), near(), windows(p, own)}
 }
 
 // Hold takes each of some rules over a plan. The error names the step.

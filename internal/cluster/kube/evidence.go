@@ -344,6 +344,7 @@ func (a *Actor) probePlans(ctx context.Context) ([]v1alpha1.ProbePlan, error) {
 func (a *Actor) plansWithin(ctx context.Context, age time.Duration) ([]v1alpha1.ProbePlan, error) {
 	plans, _, err := kept(ctx, a, a.plans, "ProbePlan", age,
 		func(o *planObject) v1alpha1.ProbePlan { return o.ProbePlan })
+	plans = slices.DeleteFunc(plans, func(p v1alpha1.ProbePlan) bool { return p.Name == v1alpha1.PlanOfAll })
 	slices.SortFunc(plans, func(a, b v1alpha1.ProbePlan) int { return cmp.Compare(a.Name, b.Name) })
 	return plans, err
 }

@@ -37,6 +37,8 @@ type Gate struct {
 	Contrast *loss.Contrast
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
+	// heard is when nodes were heard of, from the first gate on.
+	heard loss.Hearing
 }
 
 // Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails immediately
@@ -56,7 +58,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		return engine.Verdict{Reason: "no path is measured: there is no ProbePlan"}, nil
 	}
 	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake),
-		Changed: gate.Changed, Whole: gate.Result}
+		Changed: gate.Changed, Whole: gate.Result, Quiet: graceReports * path.ReportEvery(len(plans))}
 	if len(gate.Changed) > 0 && limits.MaxLost == 0 {
 		limits.MaxLost = math.MaxInt64 // gaps are bounded, and the comparison decides
 	}
@@ -78,11 +80,19 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	watch := loss.NewWatch(limits,
 		loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked,
 			Every: path.ReportEvery(len(plans))})
+	asking := g.asking(gate, len(plans), paths)
+	if asking.every > 0 {
+		watch.Concern(asking.nodes)
+	}
+	g.heard.Look(asked, g.Actor.Clock.Now())
 	for {
+		asking.ask(ctx, g.Actor, limits.Bake)
 		now, err := g.Actor.probeReports(ctx)
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
+		g.heard.Look(now, g.Actor.Clock.Now())
+		watch.Hear(&g.heard, g.Actor.Clock.Now())
 		left, away := g.leaves()
 		watch.Leave(left)
 		if !gate.Baseline { // there, what nodes lose that are about to leave would excuse what the network loses later

@@ -36,10 +36,12 @@ func (a *Agent) measure(ctx context.Context) {
 				plans <- plan
 			})
 	}()
+	asks := make(chan *v1alpha1.Asked)
+	go a.followAsks(ctx, asks) // ends with the context
 	out := publisher{agent: a, trouble: trouble{log: a.Log, what: "cannot publish the report"}}
 	wanted := map[string][]v1alpha1.Path{}
 	var plan v1alpha1.ProbePlanSpec
-	ordered, begun, every := false, time.Time{}, publishInterval
+	ordered, pace := false, pace{every: publishInterval}
 	var published, hurried time.Time // hurried is the last time that news did not wait for their turn
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
@@ -49,29 +51,31 @@ func (a *Agent) measure(ctx context.Context) {
 			if !more {
 				return
 			}
-			if ordered && reflect.DeepEqual(plan, next) {
-				continue // a watch has begun again
+			asked := next.Asked
+			if next.Asked = nil; ordered && reflect.DeepEqual(plan, next) {
+				if pace.ask(a.Name, asked, time.Now()) {
+					ticker.Reset(spread(pace.fast))
+				}
+				continue // or a watch has begun again
 			}
 			plan, wanted, ordered = next, split(next.Paths, a.Name), true
 			a.order(plan.Generation, wanted)
-			every = cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval)
 			out.fullEvery = time.Duration(plan.FullMillis) * time.Millisecond
-			begun = time.Now()
-			ticker.Reset(tick(every / 4))
+			pace.plan(cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval), time.Now())
+			pace.ask(a.Name, asked, time.Now())
+			ticker.Reset(tick(pace.interval(time.Now())))
+		case asked := <-asks:
+			if pace.ask(v1alpha1.PlanOfAll, asked, time.Now()) {
+				ticker.Reset(spread(pace.fast))
+			}
 		case <-ticker.C:
+			every := pace.interval(time.Now())
+			ticker.Reset(tick(every))
 			if !ordered {
 				continue // what is measured is not known yet, nor whether it is what the plan says
 			}
-			if !begun.IsZero() && time.Since(begun) >= beginning {
-				begun = time.Time{}
-				ticker.Reset(tick(every))
-			}
-			pace := every
-			if !begun.IsZero() {
-				pace /= 4
-			}
-			due := time.Since(published) >= pace-tick(pace)/2
-			if !due && (out.fullEvery == 0 || time.Since(hurried) < every) {
+			due := time.Since(published) >= every-tick(every)/2
+			if !due && (out.fullEvery == 0 || time.Since(hurried) < pace.every) {
 				continue
 			}
 			status := combine(a.Name, plan.Generation, wanted, a.results(), time.Now())

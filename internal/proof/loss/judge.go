@@ -31,6 +31,9 @@ type Limits struct {
 	// Timeout is the probes' timeout; evidence about denied paths is that much older than its report.
 	// 0 means DefaultTimeout.
 	Timeout time.Duration
+	// Quiet is how long a node may be silent of which no fresh report is demanded (Evidence.Others). For half as
+	// long, a gate waits for a node that may know the reason for losses.
+	Quiet time.Duration
 }
 
 // watch is how long a source must have measured: as long as asked, and until every probe that was in flight
@@ -52,6 +55,14 @@ type Evidence struct {
 	// Left are nodes that have left the cluster, since when. What their paths lose later does not count
 	// (Account.Leave), and nothing fresh is asked of them. Their last results must still be there.
 	Left map[string]time.Time
+	// Others are the nodes of which no fresh report is demanded, and how long ago each was heard of. What their latest
+	// reports say counts all the same, and one that is silent for longer than Limits.Quiet is missing evidence. If
+	// nil, fresh reports are demanded of all nodes.
+	Others map[string]time.Duration
+	// First is when each node's first fresh report was made, by its own clock. A node that was told to report at once
+	// has measured for the gate since then; the report before may be much older than the gate. If nil, a node has
+	// measured since the report that was at hand (Asked).
+	First map[string]time.Time
 }
 
 // sources are the nodes that must report.
@@ -99,8 +110,9 @@ type delta struct {
 }
 
 // Judge says whether the evidence meets the limits. From every node that is a source of a path, it demands a report of
-// the plan's generation and at least two reports since the gate was asked; on every path, it demands enough new probes,
-// and an answer if the path should answer. Without data, no gate passes.
+// the plan's generation and at least two reports since the gate was asked; on every path, it demands enough new
+// probes, and an answer if the path should answer. Of the Others, it demands only that none is silent, and takes
+// their latest reports. Without data, no gate passes.
 func Judge(limits Limits, evidence Evidence) Verdict {
 	if limits.Timeout <= 0 {
 		limits.Timeout = DefaultTimeout
@@ -226,13 +238,25 @@ func staleNodes(limits Limits, evidence Evidence, sources []string) []string {
 	for _, node := range sources {
 		report, ok := now[node]
 		before, had := asked[node]
-		watched := report.At.Sub(before.At)
+		silent, other := evidence.Others[node]
+		from := before.At
+		if first, known := evidence.First[node]; known {
+			from = first
+		}
+		watched := report.At.Sub(from)
 		switch {
 		case !ok:
 			stale = append(stale, node+" has not reported")
 		case report.Generation != evidence.Generations[node]:
 			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d",
 				node, report.Generation, evidence.Generations[node]))
+		case other:
+			switch {
+			case silent == longAgo:
+				stale = append(stale, node+" was not seen to report yet")
+			case silent > limits.Quiet:
+				stale = append(stale, fmt.Sprintf("%s has not reported for %s", node, silent.Round(time.Second)))
+			}
 		case report.Seq-before.Seq < 2:
 			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports",
 				node, max(report.Seq-before.Seq, 0)))
@@ -279,7 +303,10 @@ func compare(limits Limits, evidence Evidence) []delta {
 			d.missing = ""
 			d.stalled(before, after, left)
 		case ok:
-			d.missing = wanting(limits, path.Path, asked[path.ID], after)
+			d.missing = ""
+			if _, other := evidence.Others[path.Source.Node]; !other {
+				d.missing = wanting(limits, path.Path, asked[path.ID], after)
+			}
 			d.stalled(before, after, after.Last)
 		}
 		if ok && measured {
@@ -567,10 +594,18 @@ func pass(verdict Verdict) string {
 }
 
 // behind reports whether the losses are beyond the limits only because of gaps that are newer than the last report of
-// some node, or hardly older. It may have been stalled, and then knows the reason for them. So the gate waits for its
-// next report, but not if that is late by more than twice the probes' timeout. Earlier gaps would be explained by now:
-// of many nodes, there is always one that has not reported for a moment.
+// some node that may know their reason, or hardly older. It may have been stalled. So the gate waits for its next
+// report, but not if that is late by more than twice the probes' timeout. Earlier gaps would be explained by now: of
+// many nodes, there is always one that has not reported for a moment. The nodes at the ends of a path may know the
+// reason; behind a Service, any node may have answered.
 func (e Evidence) behind(limits Limits, deltas []delta) bool {
+	ends, all := map[string]bool{}, false
+	for _, d := range deltas {
+		if d.wrong() > 0 || d.unknown != "" {
+			ends[d.Source.Node], ends[d.Target.Node] = true, true
+			all = all || d.Target.Node == "" || d.Class == nodePort
+		}
+	}
 	now := byNode(e.Now)
 	var latest time.Time
 	for _, report := range now {
@@ -579,7 +614,7 @@ func (e Evidence) behind(limits Limits, deltas []delta) bool {
 	told := latest
 	for _, node := range e.sources() {
 		at := now[node].At
-		if lag := latest.Sub(at); lag > limits.Timeout/2 && lag < e.Every+2*limits.Timeout {
+		if lag := latest.Sub(at); (all || ends[node]) && lag > limits.Timeout/2 && lag < e.Every+2*limits.Timeout {
 			told = earlier(told, at.Add(-limits.Timeout))
 		}
 	}

@@ -2,6 +2,7 @@ package loss
 
 import (
 	"maps"
+	"math"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -14,7 +15,8 @@ type Watch struct {
 	evidence Evidence
 	sources  []string // that must report
 	paths    map[string]watched
-	clean    map[string]string // by node, the version of its last report, if nothing is wrong in it
+	clean    map[string]string                     // by node, the version of its last report, if nothing is wrong in it
+	asked    map[string]v1alpha1.ProbeReportStatus // by node, while first fresh reports are kept
 }
 
 // watched is a path of a gate, and its result from which the gate counts.
@@ -42,6 +44,47 @@ func NewWatch(limits Limits, evidence Evidence) *Watch {
 	return w
 }
 
+// Concern demands fresh reports only of some nodes, which are told to report at once; nil means of all. It may be
+// called before the first look only.
+func (w *Watch) Concern(nodes map[string]bool) {
+	w.evidence.First = map[string]time.Time{}
+	if nodes == nil {
+		return
+	}
+	w.evidence.Others = map[string]time.Duration{}
+	for _, node := range w.sources {
+		if !nodes[node] {
+			w.evidence.Others[node] = longAgo
+		}
+	}
+}
+
+// longAgo is longer ago than any gate waits.
+const longAgo = time.Duration(math.MaxInt64)
+
+// Hear takes over when nodes were heard of, at a time: of those of which no fresh report is demanded.
+func (w *Watch) Hear(heard *Hearing, now time.Time) {
+	for node := range w.evidence.Others {
+		w.evidence.Others[node] = heard.Silent(node, now)
+	}
+}
+
+// first keeps when each node's first fresh report was made.
+func (w *Watch) first(now []v1alpha1.ProbeReport) {
+	if w.evidence.First == nil {
+		return
+	}
+	if w.asked == nil {
+		w.asked = byNode(w.evidence.Asked)
+	}
+	for i := range now {
+		status := &now[i].Status
+		if _, known := w.evidence.First[now[i].Name]; !known && status.Seq > w.asked[now[i].Name].Seq {
+			w.evidence.First[now[i].Name] = status.At
+		}
+	}
+}
+
 // Leave says which nodes have left the cluster by now (Evidence.Left).
 func (w *Watch) Leave(left map[string]time.Time) {
 	if !maps.Equal(w.evidence.Left, left) {
@@ -53,6 +96,7 @@ func (w *Watch) Leave(left map[string]time.Time) {
 // Judge judges the latest reports.
 func (w *Watch) Judge(now []v1alpha1.ProbeReport) Verdict {
 	w.evidence.Now = now
+	w.first(now)
 	return Judge(w.limits, w.evidence)
 }
 
@@ -60,6 +104,7 @@ func (w *Watch) Judge(now []v1alpha1.ProbeReport) Verdict {
 // wrong.
 func (w *Watch) Look(now []v1alpha1.ProbeReport) Verdict {
 	w.evidence.Now = now
+	w.first(now)
 	for i := range now {
 		if !w.well(&now[i]) {
 			return w.Judge(now)

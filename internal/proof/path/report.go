@@ -12,3 +12,13 @@ func ReportEvery(nodes int) time.Duration {
 // FullEvery is the longest time between two reports of a node in full: one in 60, or every five minutes. The round
 // trips of paths without losses are as old as that.
 func FullEvery(nodes int) time.Duration { return min(60*ReportEvery(nodes), 5*time.Minute) }
+
+// AskedEvery is the time between two reports of nodes that a gate has told to report at once. It keeps the reports
+// of so many nodes at 250 a second or fewer, for the few seconds that the gate takes.
+func AskedEvery(nodes int) time.Duration {
+	return max(time.Second, time.Duration(nodes)*4*time.Millisecond)
+}
+
+// Asks reports whether a gate tells nodes to report at once: in a cluster of so many nodes, and with so many to be
+// told, their reports come often enough otherwise.
+func Asks(nodes, told int) bool { return 2*AskedEvery(told) <= ReportEvery(nodes) }

@@ -318,6 +318,9 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 	if asked.Compare {
 		asked.Changed = m.changed(st.ID)
 	}
+	if asked.Near {
+		asked.About = st.Nodes()
+	}
 	var verdict Verdict
 	var left error // a pause, a rollback or a stop that was requested meanwhile
 	err := m.patiently(ctx, "asking the gate of "+st.ID, func(ctx context.Context) (err error) {

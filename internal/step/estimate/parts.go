@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -30,8 +31,9 @@ type Part struct {
 	Chain  int `json:"chain,omitempty"`
 	Ending int `json:"ending,omitempty"`
 	Ended  int `json:"ended,omitempty"`
-	// Bake is how long a gate watches.
-	Bake step.Duration `json:"bake,omitempty"`
+	// Bake is how long a gate watches, and Asked is how many nodes it asks, if not all.
+	Bake  step.Duration `json:"bake,omitempty"`
+	Asked int           `json:"asked,omitempty"`
 }
 
 // Pod is one that is moved.
@@ -99,10 +101,22 @@ func (m *meter) parts(s *step.Step) []Part {
 		}
 	}
 	if s.Gate != nil {
-		parts = append(parts, Part{Kind: "gate", N: m.nodes, Bake: s.Gate.Bake})
+		gate := Part{Kind: "gate", N: m.nodes, Bake: s.Gate.Bake}
+		if asked := peers*len(s.Nodes()) + loss.Sample; s.Gate.Near && 2*asked <= m.nodes {
+			gate.Asked = asked
+		}
+		parts = append(parts, gate)
 	}
 	return parts
 }
+
+// peers are a node and the others that measure it or are measured by it: of each of two rings (path.Degree; the third
+// is the first, backwards) the next node and the one before.
+const peers = 5
+
+// NearFrom is the smallest number of nodes of a cluster in which a gate does not ask all of them: in a smaller one,
+// all report every two seconds or more often anyway.
+const NearFrom = 100
 
 // chain counts evicted pods by their workloads, of which each is a chain.
 func (p *Part) chain(moved []Pod, chains map[cluster.Owner]int) {

@@ -141,4 +141,34 @@ func TestGate(t *testing.T) {
 			t.Errorf("%d nodes, watched for %s: %s, want %s", c.nodes, c.bake, got, c.want)
 		}
 	}
+	asked := func(nodes, asked int, bake time.Duration) time.Duration {
+		return estimate.Part{Kind: "gate", N: nodes, Asked: asked, Bake: step.Duration(bake)}.Takes()
+	}
+	for _, c := range []struct {
+		nodes, asked int
+		bake, want   time.Duration
+	}{
+		{500, 0, 0, 6800 * time.Millisecond},                        // three reports, every two seconds
+		{500, 0, 10 * time.Second, 12800 * time.Millisecond},        // as many as span the bake, and one
+		{500, 100, 0, 5800 * time.Millisecond},                      // a second to tell them, and four reports
+		{5000, 300, 0, 8600 * time.Millisecond},                     // three reports, every 1.2 s
+		{1251, 0, 0, 20800 * time.Millisecond},                      // nobody is told
+		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nor here
+	} {
+		if got := asked(c.nodes, c.asked, c.bake); got != c.want {
+			t.Errorf("%d of %d nodes, watched for %s: %s, want %s", c.asked, c.nodes, c.bake, got, c.want)
+		}
+	}
+}
+
+// TestGateNear: a gate that asks some nodes asks those of its step, their peers and a sample, if that is not most.
+func TestGateNear(t *testing.T) {
+	near := step.Step{Group: "wave-3", Wave: "wave-3", Gate: &step.Gate{Near: true},
+		Actions: []step.Action{{Do: step.Node{NodeName: "a"}}, {Do: step.Node{NodeName: "b"}, Together: true}}}
+	for nodes, want := range map[int]int{500: 2*5 + 32, 84: 42, 83: 0} {
+		parts := estimate.Parts([]step.Step{near}, nodes, nil)[0]
+		if got := parts[len(parts)-1]; got.Kind != "gate" || got.Asked != want {
+			t.Errorf("of %d nodes: %+v, want %d asked", nodes, got, want)
+		}
+	}
 }

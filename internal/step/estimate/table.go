@@ -1,8 +1,10 @@
 package estimate
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -55,8 +57,8 @@ var table = map[string]cost{
 
 // Takes is how long the part takes.
 func (p Part) Takes() time.Duration {
-	if p.Kind == "gate" { // it waits for two reports of every node
-		return max(2*path.ReportEvery(p.N), time.Duration(p.Bake)) + 800*time.Millisecond
+	if p.Kind == "gate" {
+		return p.waits() + 800*time.Millisecond
 	}
 	c, known := table[p.Kind]
 	if !known {
@@ -75,8 +77,23 @@ func (p Part) Takes() time.Duration {
 	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, usual.more)
 }
 
-// ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long they
-// may take says nothing of how long they do.
+// waits is how long a gate waits for reports: for two of every node, or, of nodes that it tells to report at once, for
+// those that span its bake, or the time until every probe is decided.
+func (p Part) waits() time.Duration {
+	told := cmp.Or(p.Asked, p.N)
+	if !path.Asks(p.N, told) {
+		return max(2*path.ReportEvery(p.N), time.Duration(p.Bake))
+	}
+	every, span := path.AskedEvery(told), max(time.Duration(p.Bake), loss.DefaultTimeout+loss.DefaultTimeout/4)
+	reports := 1 + (span+every-1)/every
+	return time.Duration(p.Asked)*perRequest + reports*every // all are told at once, some one by one
+}
+
+// perRequest is the time between two requests of a run to the API server.
+const perRequest = 10 * time.Millisecond
+
+// ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long
+// they may take says nothing of how long they do.
 const ends = 10 * time.Second
 
 // crowd is how many nodes are in each other's way: those of the lab share two processors, those of others have their

@@ -1,0 +1,223 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// crowd is a cluster of many nodes that measure the next one each, and their agents, which report every ten seconds or
+// as they are asked to.
+type crowd struct {
+	*world
+	nodes  int
+	begun  time.Time
+	deaf   bool                 // nobody sees what is asked
+	silent map[string]bool      // who never reports
+	lost   map[string]int64     // probes that a node has lost
+	seq    map[string]int64     // of the last report
+	at     map[string]time.Time // of the last report
+	asked  map[string]bool      // who was told on its own
+	all    int                  // how often all were told
+}
+
+func newCrowd(t *testing.T, nodes int) *crowd {
+	c := &crowd{world: newWorld(t, nil), nodes: nodes, silent: map[string]bool{}, lost: map[string]int64{},
+		seq: map[string]int64{}, at: map[string]time.Time{}, asked: map[string]bool{}}
+	c.begun = c.now.Add(-time.Minute)
+	for i := range nodes {
+		c.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: c.name(i)},
+			Spec: v1alpha1.ProbePlanSpec{Generation: 1, Paths: []v1alpha1.Path{{ID: c.name(i) + "/host>" +
+				c.name((i+1)%nodes) + "/host", Source: v1alpha1.Endpoint{Node: c.name(i)},
+				Target: v1alpha1.Endpoint{Node: c.name((i + 1) % nodes)}, IntervalMillis: 100}}}})
+		c.report(i)
+	}
+	c.dynamic.PrependReactor("patch", "probeplans", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if name := action.(clienttesting.PatchAction).GetName(); name == v1alpha1.PlanOfAll {
+			c.all++
+		} else {
+			c.asked[name] = true
+		}
+		return false, nil, nil
+	})
+	c.slept = func(int) { c.work() }
+	return c
+}
+
+func (c *crowd) name(i int) string { return fmt.Sprintf("node-%d", i%c.nodes) }
+
+// work lets every agent report that is due.
+func (c *crowd) work() {
+	for i := range c.nodes {
+		name, every := c.name(i), 10*time.Second
+		if (c.asked[name] || c.all > 0) && !c.deaf {
+			every = time.Second
+		}
+		// those that are not asked report at different times
+		due := c.at[name].Add(every)
+		if c.seq[name] == 1 && every > time.Second {
+			due = c.at[name].Add(time.Duration(i%10) * time.Second)
+		}
+		if !c.silent[name] && !c.now.Before(due) {
+			c.report(i)
+		}
+	}
+}
+
+func (c *crowd) report(i int) {
+	name := c.name(i)
+	c.seq[name]++
+	c.at[name] = c.now
+	sent := int64(c.now.Sub(c.begun) / (100 * time.Millisecond))
+	c.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: v1alpha1.ProbeReportStatus{Generation: 1, Seq: c.seq[name], At: c.now,
+			Paths: []v1alpha1.PathResult{{ID: name + "/host>" + c.name((i+1)%c.nodes) + "/host", Sent: sent,
+				Answered: sent - c.lost[name], Since: c.begun, Last: c.now}}}})
+}
+
+// ask asks a gate of node-5, and says how long that took.
+func (c *crowd) ask(gate *Gate, near bool) (verdict string, pass bool, took time.Duration) {
+	begun := c.Now()
+	got, err := gate.Ask(context.Background(), step.Gate{Title: "t", Near: near, About: []string{"node-5"}, Step: "s"},
+		goOn)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return got.Reason, got.Pass, c.Now().Sub(begun)
+}
+
+// others are those that a gate of node-5 does not ask.
+func (c *crowd) other() string {
+	for i := range c.nodes {
+		if !c.asked[c.name(i)] {
+			return c.name(i)
+		}
+	}
+	c.t.Fatal("all nodes are asked")
+	return ""
+}
+
+// TestGateAsks: a gate that asks some nodes is quick, and what the others lose fails it, or the next.
+func TestGateAsks(t *testing.T) {
+	const nodes = 500
+	c := newCrowd(t, nodes)
+	gate := &Gate{Actor: c.Actor, Since: []v1alpha1.ProbeReport{}}
+
+	// The first gate of a run has not heard of any node yet: it waits until each has reported.
+	if why, pass, took := c.ask(gate, true); !pass || took < 8*time.Second || took > 12*time.Second {
+		t.Errorf("the first gate: %t after %s: %s", pass, took, why)
+	}
+	for _, node := range []string{"node-4", "node-5", "node-6"} {
+		if !c.asked[node] {
+			t.Errorf("%s is not told", node)
+		}
+	}
+	if n := len(c.asked); n != 3+32 || c.all > 0 {
+		t.Errorf("%d nodes are told on their own, and all %d times", n, c.all)
+	}
+	if why, pass, took := c.ask(gate, true); !pass || took > 5*time.Second {
+		t.Errorf("the second gate: %t after %s: %s", pass, took, why)
+	}
+
+	other := c.other()
+	c.lost[other] = 2
+	if why, pass, _ := c.ask(gate, true); !pass { // its report comes later
+		t.Errorf("what nobody knows fails a gate: %s", why)
+	}
+	for c.at[other].Before(c.Now().Add(-time.Second)) {
+		_ = c.Sleep(context.Background(), 250*time.Millisecond)
+	}
+	if why, pass, took := c.ask(gate, true); pass || took > 5*time.Second || !strings.Contains(why, "2 of") {
+		t.Errorf("a loss elsewhere: %t after %s: %s", pass, took, why)
+	}
+}
+
+// TestGateAsksAll: a gate of all nodes tells them all at once, and no node may be missing.
+func TestGateAsksAll(t *testing.T) {
+	c := newCrowd(t, 300)
+	gate := &Gate{Actor: c.Actor, Since: []v1alpha1.ProbeReport{}}
+	if why, pass, took := c.ask(gate, false); !pass || took > 6*time.Second || c.all != 1 || len(c.asked) > 0 {
+		t.Errorf("%t after %s, all told %d times, %d on their own: %s", pass, took, c.all, len(c.asked), why)
+	}
+	c.lost["node-200"] = 1
+	if why, pass, _ := c.ask(gate, false); pass || !strings.Contains(why, "1 of") {
+		t.Errorf("a loss far from any change: %t: %s", pass, why)
+	}
+	c.silent["node-77"] = true
+	if why, pass, took := c.ask(&Gate{Actor: c.Actor}, false); pass || took < gatePatience ||
+		!strings.Contains(why, "node-77") {
+		t.Errorf("a silent node: %t after %s: %s", pass, took, why)
+	}
+	if c.all < 4 {
+		t.Errorf("all are told %d times, though they fall back while a gate waits", c.all)
+	}
+}
+
+// TestGateAsksInVain: agents that do not see what is asked report at their own pace, and that is waited for.
+func TestGateAsksInVain(t *testing.T) {
+	c := newCrowd(t, 300)
+	c.deaf = true
+	c.dynamic.PrependReactor("patch", "probeplans", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("refused")
+	})
+	gate := &Gate{Actor: c.Actor, Since: []v1alpha1.ProbeReport{}}
+	for _, near := range []bool{true, false} {
+		if why, pass, took := c.ask(gate, near); !pass || took < 10*time.Second || took > 30*time.Second {
+			t.Errorf("near %t: %t after %s: %s", near, pass, took, why)
+		}
+	}
+}
+
+// TestGateMissesAnother: a node that the gate does not ask, and that has been silent for long, is missing evidence.
+func TestGateMissesAnother(t *testing.T) {
+	c := newCrowd(t, 500)
+	gate := &Gate{Actor: c.Actor, Since: []v1alpha1.ProbeReport{}}
+	c.ask(gate, true)
+	other := c.other()
+	c.silent[other] = true
+	if why, pass, _ := c.ask(gate, true); !pass {
+		t.Errorf("a node that is silent for a moment fails a gate: %s", why)
+	}
+	for range 120 {
+		_ = c.Sleep(context.Background(), 250*time.Millisecond)
+	}
+	if why, pass, took := c.ask(gate, true); pass || took < gatePatience ||
+		!strings.Contains(why, other+" has not reported for") {
+		t.Errorf("a silent node: %t after %s: %s", pass, took, why)
+	}
+}
+
+// TestGateAsksNobody: in a small cluster, reports come often enough, and in a very large one telling all is no gain.
+func TestGateAsksNobody(t *testing.T) {
+	for _, nodes := range []int{10, 99, 1251} {
+		g := Gate{}
+		if got := g.asking(step.Gate{}, nodes, nil); got.every > 0 {
+			t.Errorf("%d nodes are told: %+v", nodes, got)
+		}
+	}
+}
+
+// TestAllIsNoNode: the plan of all nodes is none of a node.
+func TestAllIsNoNode(t *testing.T) {
+	c := newCrowd(t, 3)
+	k := asking{every: time.Second}
+	k.ask(context.Background(), c.Actor, 0)
+	plans, err := c.probePlans(context.Background())
+	if err != nil || c.all != 1 || len(plans) != 3 {
+		t.Errorf("told %d times, %d plans, %v", c.all, len(plans), err)
+	}
+	k.ask(context.Background(), c.Actor, 0)
+	if c.all != 1 {
+		t.Error("they are told again at once")
+	}
+}
