@@ -48,8 +48,9 @@ func (k *asking) ask(ctx context.Context, a *Actor, bake time.Duration) {
 	if k.every == 0 || now.Before(k.again) {
 		return
 	}
-	lasts := max(bake, loss.DefaultTimeout) + 4*k.every + stopWait
-	k.again = now.Add(lasts)
+	// As long as it takes: a first report, others that span the bake, and the last.
+	lasts := max(bake, loss.DefaultTimeout+loss.DefaultTimeout/4) + 2*k.every + poll
+	defer func() { k.again = a.Clock.Now().Add(lasts) }()
 	asked := &v1alpha1.Asked{Number: now.UnixNano(), ReportMillis: k.every.Milliseconds(),
 		ForMillis: lasts.Milliseconds()}
 	if k.nodes == nil {

@@ -430,7 +430,7 @@ func TestOverIsOver(t *testing.T) {
 }
 
 // TestGateComparesNodes: a gate that compares is told the nodes of its step and of those before it; one of an older
-// plan says so itself.
+// plan says so itself. A gate that asks only some nodes is told those of its step.
 func TestGateComparesNodes(t *testing.T) {
 	named := step.Gate{Title: "named", Changed: []string{"z"}}
 	p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{
@@ -439,13 +439,15 @@ func TestGateComparesNodes(t *testing.T) {
 		{ID: "b", Node: "b", Gate: &step.Gate{Title: "b", Compare: true}},
 		{ID: "named", Gate: &named},
 		{ID: "after", Gate: &step.Gate{Title: "after", Compare: true}},
+		{ID: "near", Node: "n", Gate: &step.Gate{Title: "near", Near: true}},
 	}}
 	b := newBench(p, newWorld())
 	outcome, err := b.run(t.Context())
 	if err != nil || outcome.End != engine.EndDone {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
-	want := map[string][]string{"before": nil, "a": {"a"}, "b": {"a", "b"}, "named": {"z"}, "after": {"a", "b"}}
+	want := map[string][]string{"before": nil, "a": {"a"}, "b": {"a", "b"}, "named": {"z"}, "after": {"a", "b"},
+		"near": {"n"}}
 	if diff := cmp.Diff(want, b.world.compared); diff != "" {
 		t.Errorf("asked with (-want +got):\n%s", diff)
 	}

@@ -314,7 +314,7 @@ func (w *world) Ask(ctx context.Context, g step.Gate, follow func(context.Contex
 	if err := w.hook("asking " + g.Title); err != nil {
 		return engine.Verdict{}, err
 	}
-	w.compared[g.Title] = g.Changed
+	w.compared[g.Title] = slices.Concat(g.Changed, g.About)
 	for range w.bake {
 		if err := w.clock.Sleep(ctx, time.Second); err != nil {
 			return engine.Verdict{}, err
