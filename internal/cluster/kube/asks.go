@@ -17,10 +17,10 @@ import (
 )
 
 // asking is how a gate comes by fresh reports in a large cluster, where they come seldom otherwise: it tells the nodes
-// that it asks to report at once, for a while. The zero value tells nobody.
+// that it asks to report at once, for a while. The zero value tells none.
 type asking struct {
 	nodes map[string]bool // nil: all nodes
-	every time.Duration   // 0 if nobody is told
+	every time.Duration   // 0 if none is told
 	again time.Time       // when those that were told fall back
 }
 

@@ -22,7 +22,7 @@ type crowd struct {
 	*world
 	nodes  int
 	begun  time.Time
-	deaf   bool                 // nobody sees what is asked
+	deaf   bool                 // no agent sees what is asked
 	silent map[string]bool      // who never reports
 	lost   map[string]int64     // probes that a node has lost
 	seq    map[string]int64     // of the last report

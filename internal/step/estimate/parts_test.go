@@ -152,7 +152,7 @@ func TestGate(t *testing.T) {
 		{500, 0, 10 * time.Second, 12800 * time.Millisecond},        // as many as span the bake, and one
 		{500, 100, 0, 5800 * time.Millisecond},                      // a second to tell them, and four reports
 		{5000, 300, 0, 8600 * time.Millisecond},                     // three reports, every 1.2 s
-		{1251, 0, 0, 20800 * time.Millisecond},                      // nobody is told
+		{1251, 0, 0, 20800 * time.Millisecond},                      // none is told
 		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nor here
 	} {
 		if got := asked(c.nodes, c.asked, c.bake); got != c.want {
