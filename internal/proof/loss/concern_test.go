@@ -131,8 +131,10 @@ func (n *near) report(node, second int, lost int64) {
 	last := status.Paths[0]
 	sent := int64(second * 10)
 	now := result(last.ID, sent, last.Answered+sent-last.Sent-lost, second*1000)
+	now.Gaps = slices.Clone(last.Gaps)
 	if lost > 0 {
-		now.Gaps = []v1alpha1.Gap{{From: after(second*1000 - 500), Millis: float64(lost * 100), Probes: lost}}
+		now.Gaps = append(now.Gaps,
+			v1alpha1.Gap{From: after(second*1000 - 500), Millis: float64(lost * 100), Probes: lost})
 	}
 	status.Paths = []v1alpha1.PathResult{now}
 	n.now[node].ResourceVersion = fmt.Sprint(status.Seq)
@@ -306,12 +308,28 @@ func TestConcern(t *testing.T) {
 		n.report(77, 25, 0)
 		n.must(n.look(25), false, false, "1 of") // it has been silent for half of what it may
 	})
+	t.Run("a loss at a port of all nodes", func(t *testing.T) {
+		n := newNear(t, true, Limits{})
+		n.watch.evidence.Paths[77].Class = nodePort
+		n.report(77, 12, 1)
+		n.report(78, 12, 0)
+		n.must(n.look(12), false, true, "1 of") // any node may have answered
+	})
 	t.Run("a loss behind a Service", func(t *testing.T) {
 		n := newNear(t, true, Limits{})
 		n.watch.evidence.Paths[77].Target.Node = ""
 		n.report(77, 12, 1)
 		n.report(78, 12, 0)
 		n.must(n.look(12), false, true, "1 of") // any node may have answered
+		for node := range 100 {
+			if node != 50 && node != 77 {
+				n.report(node, 16, 0)
+			}
+		}
+		n.must(n.look(16), false, true, "1 of") // and this one has not reported since
+		n.report(50, 16, 0)
+		n.report(77, 20, 0)
+		n.must(n.look(20), false, false, "1 of") // though most lag by 4 s
 	})
 }
 
