@@ -54,7 +54,7 @@ func (k *asking) ask(ctx context.Context, a *Actor, bake time.Duration) {
 	asked := &v1alpha1.Asked{Number: now.UnixNano(), ReportMillis: k.every.Milliseconds(),
 		ForMillis: lasts.Milliseconds()}
 	if k.nodes == nil {
-		plan := planOf(v1alpha1.PlanOfAll, 0, nil, 0)
+		plan := planOf(v1alpha1.PlanOfAll, 0, nil, reports{})
 		plan.Spec.Asked = asked
 		_ = a.writePlan(ctx, plan)
 		return

@@ -105,7 +105,8 @@ func newNear(t *testing.T, all bool, limits Limits) *near {
 	n.started = slices.Clone(n.now)
 	n.heard.Look(before(n.now), start.Add(5*time.Second))
 	n.heard.Look(n.now, n.clock)
-	n.watch = NewWatch(limits, Evidence{Generations: generations, Paths: paths, Since: n.started, Asked: n.started})
+	n.watch = NewWatch(limits, Evidence{Generations: generations, Paths: paths, Since: n.started, Asked: n.started,
+		Every: 10 * time.Second})
 	if all {
 		n.watch.Concern(nil)
 	} else {
@@ -303,10 +304,10 @@ func TestConcern(t *testing.T) {
 	})
 	t.Run("a loss whose other end is silent", func(t *testing.T) {
 		n := newNear(t, true, Limits{})
-		n.report(77, 24, 1)
-		n.must(n.look(24), false, true, "1 of")
-		n.report(77, 25, 0)
-		n.must(n.look(25), false, false, "1 of") // it has been silent for half of what it may
+		n.report(77, 23, 1)
+		n.must(n.look(23), false, true, "1 of")
+		n.report(77, 24, 0)
+		n.must(n.look(24), false, false, "1 of") // its report is late by more than twice the timeout
 	})
 	t.Run("a loss at a port of all nodes", func(t *testing.T) {
 		n := newNear(t, true, Limits{})
