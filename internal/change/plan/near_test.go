@@ -40,6 +40,18 @@ func TestNear(t *testing.T) {
 	}
 }
 
+// TestNearDoubled: exactly twice as many changed nodes are doubled too, as in waves of one node and one.
+func TestNearDoubled(t *testing.T) {
+	r := scaled[slices.IndexFunc(scaled,
+		func(s scale) bool { return s.name == "flannel-to-calico-adopt" })].on(t, 120, 2)
+	r.change.Waves = []int{1, 1, 0}
+	for _, s := range mustMake(t, r).Steps {
+		if s.Wave == "wave-2" && s.Gate != nil && s.Gate.Near {
+			t.Errorf("the gate of %s asks only some nodes", s.ID)
+		}
+	}
+}
+
 // TestNearOnlyWhereItHelps: where all nodes report often, or where gates look at sessions, all are asked.
 func TestNearOnlyWhereItHelps(t *testing.T) {
 	adopts := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "flannel-to-calico-adopt" })]

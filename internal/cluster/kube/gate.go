@@ -84,7 +84,6 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	if asking.every > 0 {
 		watch.Concern(asking.nodes)
 	}
-	g.heard.Look(asked, g.Actor.Clock.Now())
 	for {
 		asking.ask(ctx, g.Actor, limits.Bake)
 		now, err := g.Actor.probeReports(ctx)
