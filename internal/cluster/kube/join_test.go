@@ -193,7 +193,9 @@ func TestJoinedLacksAgain(t *testing.T) {
 		}
 	}
 	wantJoined(t, joins, "not all its paths have answered yet", "ab", "ac")
-	shut := func(one v1alpha1.Path) bool { return one.Target.Node != "ab" || one.Class != path.ClassPodHost }
+	shut := func(one v1alpha1.Path) bool { // of both nodes, so one path between them is
+		return one.Target.Node != "ab" && one.Target.Node != "ac" || one.Class != path.ClassPodHost
+	}
 	w.reports(shut)
 	wantJoined(t, joins, "not all its paths have answered yet")
 	w.now = w.now.Add(time.Minute)
