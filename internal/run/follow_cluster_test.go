@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,6 +82,7 @@ func TestFollowAPIServer(t *testing.T) {
 	}
 	nodes.short, nodes.as = map[string]v1alpha1.ProbeReportStatus{}, followedNodes
 	t.Run("writes, short", func(t *testing.T) { measureWriting(t, nodes) })
+	t.Run("short, of another version", func(t *testing.T) { refuseStale(t, nodes) })
 	nodes.short = nil
 	for _, lossy := range []int{0, 5} {
 		for _, packed := range []bool{false, true} {
@@ -89,6 +91,32 @@ func TestFollowAPIServer(t *testing.T) {
 				measureWriting(t, nodes)
 			})
 		}
+	}
+}
+
+// refuseStale: an agent's short report is not written if somebody has written to its report since the agent did.
+func refuseStale(t *testing.T, nodes reporters) {
+	reports := nodes.client.Dynamic.Resource(nodes.resource("ProbeReport")).Namespace(v1alpha1.Namespace)
+	write := func(text, version string) (*unstructured.Unstructured, error) {
+		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"managedFields":[{}],"annotations":{%q:%q}}}`, version,
+			v1alpha1.AnnotationShort, text)
+		return reports.Patch(t.Context(), "node-0000", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	}
+	before, err := reports.Get(t.Context(), "node-0000", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := write("a", before.GetResourceVersion())
+	if err != nil || after.GetGeneration() != before.GetGeneration() {
+		t.Fatalf("generation %d, then %d: %v", before.GetGeneration(), after.GetGeneration(), err)
+	}
+	if _, err := write("b", before.GetResourceVersion()); !apierrors.IsConflict(err) {
+		t.Errorf("%v", err)
+	}
+	patch := []byte(`{"status":{"seq":1}}`)
+	if after, err = reports.Patch(t.Context(), "node-0000", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil || after.GetGeneration() == before.GetGeneration() {
+		t.Errorf("the status changed in generation %d: %v", after.GetGeneration(), err)
 	}
 }
 
