@@ -107,7 +107,7 @@ func modePatch(mode any) []byte {
 // encapsulationOf is what a pool says, in the words of --encapsulation.
 func encapsulationOf(held *unstructured.Unstructured) (string, error) {
 	if mode := pool.Text(held, "ipipMode"); mode != "" && mode != "Never" {
-		return "", kind.Refuse("VXLAN and none are",
+		return "", kind.Refuse(cni.FromIPIP("ippools."+held.GroupVersionKind().Group, shell.Word(held.GetName())),
 			"IPPool %s encapsulates by IPIP, and a change from or to IPIP was never run", held.GetName())
 	}
 	mode := cmp.Or(pool.Text(held, "vxlanMode"), "Never")

@@ -23,7 +23,7 @@ func Refuse(hint, format string, args ...any) error {
 func InPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installation, error) {
 	source, err := InOrder(snapshot, drivers)
 	if err == nil && source.Untried != "" {
-		return nil, Refuse(cni.Elsewhere, "%s", source.Untried)
+		return nil, Refuse(source.Way(), "%s", source.Untried)
 	}
 	return source, err
 }
@@ -43,6 +43,9 @@ func InOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 			"two networks were found: %s", strings.Join(namesOf(found), " and "))
 	}
 	source := found[0]
+	if source.Instead != "" {
+		return nil, Refuse(source.Instead, "%s", source.Untried)
+	}
 	if len(source.Problems) > 0 {
 		return nil, Refuse("repair it first; a migration starts from a network that works",
 			"%s has a problem: %s", source.CNI, strings.Join(source.Problems, "; "))
@@ -69,9 +72,17 @@ func NoneKnown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
 		hint = "a network that consists only of files on the nodes is visible only there: theseus snapshot --nodes " +
 			"--agent-image IMAGE -o snapshot.json, then --from snapshot.json; " + hint
 	}
-	if strangers := cni.Strangers(snapshot, nil); len(strangers) > 0 {
+	var seen []string
+	for _, stranger := range cni.Strangers(snapshot, nil) {
+		if stranger.Why != "" && !stranger.Chained {
+			return Refuse(stranger.Instead, "this cluster runs %s, which Theseus cannot replace: %s", stranger,
+				stranger.Why)
+		}
+		seen = append(seen, stranger.String())
+	}
+	if len(seen) > 0 {
 		return Refuse(cni.Elsewhere+"; "+hint, "Theseus cannot change the network of this cluster, and found only "+
-			"%s: Theseus changes only networks that it knows", Some(strangers))
+			"%s: Theseus changes only networks that it knows", Some(seen))
 	}
 	return Refuse(hint, "this cluster has no network that Theseus knows")
 }

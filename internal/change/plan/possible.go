@@ -39,8 +39,8 @@ func Possible(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	}
 	source := found[0]
 	switch {
-	case source.Untried != "" && !k.Untried:
-		return kind.Refuse(cni.Elsewhere, "%s", source.Untried)
+	case source.Untried != "" && (!k.Untried || source.Instead != ""):
+		return kind.Refuse(source.Way(), "%s", source.Untried)
 	case len(source.Problems) > 0 || k.Possible == nil: // the checks say what is wrong
 		return nil
 	}

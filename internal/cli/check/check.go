@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -88,7 +89,7 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		return exit.Fail(exit.Failed, exit.HintOf(err)+"; to run some checks anyway, name them with --only", "%w", err)
 	}
 	for _, found := range drivers.All().Detect(pass.Snapshot) {
-		network := finding.Network{Name: found.CNI, Version: found.Version, Problems: found.Problems}
+		network := finding.Network{Name: cmp.Or(found.As, found.CNI), Version: found.Version, Problems: found.Problems}
 		if found.HasAgent() {
 			network.Agent = found.Agent.String()
 		}

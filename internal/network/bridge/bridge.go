@@ -42,6 +42,12 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	if len(nodes) == 0 {
 		return nil
 	}
+	router := cni.Firewall(snapshot)
+	for _, set := range cni.Writers(snapshot) {
+		if set != router && cni.NamedBy(set) != "" {
+			return nil // that network's agent wrote the files, and routes between the nodes
+		}
+	}
 	first := nodes[0].conf
 	found := &cni.Installation{
 		CNI: "bridge",
@@ -53,6 +59,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 		Data: []string{addressesOf(first)},
 	}
 	found.Capabilities.Attachment, found.Capabilities.Unattached = attachment(nodes)
+	found.Capabilities.Chained = cni.Chained(first.Plugins)
 	found.PodCIDRs, found.Problems = ranges(snapshot, nodes)
 	for _, node := range nodes[1:] {
 		if c := node.conf; c.File != first.File || c.Network != first.Network || linkOf(c) != linkOf(first) ||
@@ -62,7 +69,6 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 					nodes[0].Node, first.File, first.Network, linkOf(first), node.Node, c.File, c.Network, linkOf(c)))
 		}
 	}
-	router := cni.Firewall(snapshot)
 	cni.BesideFirewall(snapshot, router, found)
 	runs, rights := cni.FirewallParts(router)
 	found.Parts = append(runs, rights...)

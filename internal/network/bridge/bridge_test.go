@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/bridge"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -88,6 +90,16 @@ func TestDetectOddities(t *testing.T) {
 		{"an older agent looked", func(s *cluster.Snapshot) {
 			for i := range s.Facts {
 				s.Facts[i].Confs = nil
+			}
+		}, ""},
+		{"kube-router's own bridge", func(s *cluster.Snapshot) {
+			for i := range s.DaemonSets {
+				if s.DaemonSets[i].Name == "kube-router" {
+					pod := &s.DaemonSets[i].Spec.Template.Spec
+					pod.Containers[0].Args = []string{"--run-router=true"}
+					pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "conf", VolumeSource: corev1.VolumeSource{
+						HostPath: &corev1.HostPathVolumeSource{Path: "/etc/cni/net.d"}}})
+				}
 			}
 		}, ""},
 		{"another plugin serves", func(s *cluster.Snapshot) {

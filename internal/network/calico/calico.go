@@ -38,7 +38,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	if agent := agentIn(snapshot); agent != nil {
 		return describe(snapshot, agent)
 	}
-	if pools := snapshot.Calico("IPPool"); len(pools) > 0 {
+	if pools := snapshot.Calico("IPPool"); len(pools) > 0 && !elsewhere(snapshot) {
 		found := &cni.Installation{
 			CNI:          "calico",
 			Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: agentName},

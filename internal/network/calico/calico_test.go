@@ -389,3 +389,35 @@ func TestMasqueraded(t *testing.T) {
 		t.Errorf("with exclusions of its own: %+v", other)
 	}
 }
+
+// FuzzChained holds that no template of a CNI configuration, however broken, makes the driver panic.
+func FuzzChained(f *testing.F) {
+	f.Add(`{"plugins": [{"type": "calico", "mtu": __CNI_MTU__}, {"type": "portmap"}, {"type": "bandwidth"}]}`)
+	f.Add(`{"plugins": [{"type": __X__}, "", {}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
+		snapshot.ConfigMaps[0].Data["cni_network_config"] = text
+		found := calico.Driver{}.Detect(snapshot)
+		if slices.Contains(found.Capabilities.Chained, "portmap") {
+			t.Errorf("%q: %v", text, found.Capabilities.Chained)
+		}
+	})
+}
+
+// TestChained: what follows Calico's plugin is read from its template, in place and in a manifest.
+func TestChained(t *testing.T) {
+	const text = `{"plugins": [{"type": "calico", "mtu": __CNI_MTU__}, {"type": "portmap"}, {"type": "bandwidth"}]}`
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
+	snapshot.ConfigMaps[0].Data["cni_network_config"] = text
+	r := request(t)
+	_ = unstructured.SetNestedField(find(t, r.Manifest, "ConfigMap").Object, text, "data", "cni_network_config")
+	target, err := calico.Driver{}.Install(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range []*cni.Installation{calico.Driver{}.Detect(snapshot), &target.Installation} {
+		if !slices.Equal(found.Capabilities.Chained, []string{"bandwidth"}) {
+			t.Errorf("%v", found.Capabilities.Chained)
+		}
+	}
+}

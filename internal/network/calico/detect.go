@@ -1,7 +1,9 @@
 package calico
 
 import (
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,6 +27,79 @@ func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	for i := range snapshot.DaemonSets {
 		if snapshot.DaemonSets[i].Name == agentName {
 			return &snapshot.DaemonSets[i]
+		}
+	}
+	return nil
+}
+
+// elsewhere reports whether a DaemonSet of another name runs the agent for policy only, as a part of another network.
+// The agent makes a pool when it starts, from which no pod gets an address.
+func elsewhere(snapshot *cluster.Snapshot) bool {
+	return slices.ContainsFunc(snapshot.DaemonSets, func(set appsv1.DaemonSet) bool {
+		containers := set.Spec.Template.Spec.Containers
+		return policyOnly(containers) && slices.ContainsFunc(containers,
+			func(c corev1.Container) bool { return c.Name == agentName })
+	})
+}
+
+// policyOnly reports whether the agent enforces policy for a network that is not Calico's.
+func policyOnly(containers []corev1.Container) bool {
+	return valueOf(containers, "CALICO_NETWORKING_BACKEND") == "none"
+}
+
+// inEtcd reports whether the agent keeps its objects in an etcd of its own. That is the default of an agent that is
+// told of one (libcalico-go/lib/apiconfig).
+func inEtcd(agent *appsv1.DaemonSet) bool {
+	containers := agent.Spec.Template.Spec.Containers
+	if kind := valueOf(containers, "DATASTORE_TYPE"); kind != "" {
+		return kind == "etcdv3"
+	}
+	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "ETCD_ENDPOINTS" })
+	})
+}
+
+// onBPF reports whether the eBPF data plane is on, which serves Services in the place of kube-proxy.
+func onBPF(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) bool {
+	return valueOf(agent.Spec.Template.Spec.Containers, "FELIX_BPFENABLED") == "true" ||
+		slices.ContainsFunc(snapshot.Calico("FelixConfiguration"), func(o unstructured.Unstructured) bool {
+			on, _, _ := unstructured.NestedBool(o.Object, "spec", "bpfEnabled")
+			return on
+		}) ||
+		slices.ContainsFunc(snapshot.OtherOf(operatorGroup, "Installation"), func(o unstructured.Unstructured) bool {
+			plane, _, _ := unstructured.NestedString(o.Object, "spec", "calicoNetwork", "linuxDataplane")
+			return plane == "BPF"
+		})
+}
+
+// placeholder is what the installer replaces in its template of a CNI configuration.
+var placeholder = regexp.MustCompile(`__[A-Z0-9_]+__`)
+
+// chained are the plugins of such a template that follow the first one, except portmap; nil if it cannot be read.
+func chained(template string) []string {
+	var conf struct {
+		Plugins []struct{ Type string }
+	}
+	if json.Unmarshal([]byte(placeholder.ReplaceAllString(template, "0")), &conf) != nil {
+		return nil
+	}
+	var types []string
+	for _, plugin := range conf.Plugins {
+		types = append(types, plugin.Type)
+	}
+	return cni.Chained(types)
+}
+
+// chainedIn are the plugins that follow Calico's on the nodes, or else in the template of its installer or operator.
+func chainedIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, file string) []string {
+	for i := range snapshot.Facts {
+		if conf, ok := snapshot.Facts[i].Serving(); ok && conf.File == file {
+			return cni.Chained(conf.Plugins)
+		}
+	}
+	for _, of := range [][2]string{{configName, "cni_network_config"}, {"cni-config", "config"}} {
+		if config := snapshot.ConfigMap(agent.Namespace, of[0]); config != nil {
+			return chained(config.Data[of[1]])
 		}
 	}
 	return nil
@@ -54,11 +129,22 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	found.Capabilities.Unattached = unattached
 	found.Problems = append(found.Problems, cni.Unfinished(agent, conf)...)
-	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
+	if policyOnly(template.Containers) {
 		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, next to another " +
 			"network that assigns pod addresses: Theseus changes neither of the two"
+		found.Instead = cni.Elsewhere + "; " + cni.Measured
 		return found
 	}
+	if inEtcd(agent) {
+		found.Untried = "Calico keeps its objects in an etcd of its own (ETCD_ENDPOINTS of DaemonSet " +
+			agent.Namespace + "/" + agent.Name + "), where Theseus can read neither its pools nor its policies"
+		found.Instead = "move its objects to the Kubernetes API first, with Calico's own procedure (calicoctl " +
+			"datastore migrate export and import), and measure that: theseus guard start before, theseus guard stop " +
+			"after; then take a new snapshot: theseus snapshot"
+		return found
+	}
+	found.Capabilities.Chained = chainedIn(snapshot, agent, found.Capabilities.ConfName)
+	found.Capabilities.ReplacesKubeProxy = onBPF(snapshot, agent)
 	applyPools(found, readPools(snapshot))
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
 	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)

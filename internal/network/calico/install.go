@@ -1,6 +1,7 @@
 package calico
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -268,6 +269,8 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 	caps.Untracked = untracked(cluster.ImageOf(image).Tag, caps)
 	env := func(name string) string { return m.env(agent, name) }
 	caps.Masquerade = willMasquerade(request, env("CALICO_IPV4POOL_NAT_OUTGOING") != "false", felix, env)
+	caps.Chained = chained(cmp.Or(m.env(m.installer(), "CNI_NETWORK_CONFIG"),
+		m.setting("cni_network_config")))
 	caps.MTU = jointMTU(request.Source, m.setting("veth_mtu"))
 	return cni.Installation{
 		CNI:          "calico",

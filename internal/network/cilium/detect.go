@@ -66,10 +66,18 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	if s["ipam"] == "kubernetes" {
 		found.PodCIDRs = cni.NodeRanges(snapshot)
 	}
-	if config == nil {
+	mode := s["cni-chaining-mode"]
+	switch chained := mode != "" && mode != "none"; {
+	case chained:
+		found.As = "Cilium chained to another network"
+		found.Untried = "Cilium is chained behind another network here (cni-chaining-mode " + mode + "), which gives " +
+			"pods their addresses: Theseus changes neither of the two"
+		found.Instead = cni.Elsewhere + "; " + cni.Measured
+		return found
+	case config == nil:
 		found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+configName+
 			" does not exist, so Theseus does not know Cilium's settings")
-	} else {
+	default:
 		found.Problems = append(found.Problems, s.odd()...)
 	}
 	if !slices.ContainsFunc(snapshot.Deployments,

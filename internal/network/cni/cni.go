@@ -62,6 +62,10 @@ type Installation struct {
 	Written []step.Ref `json:"written,omitempty"`
 	// Untried says why Theseus makes no plan with this network: what was never tested with it; empty if it was tested.
 	Untried string `json:"untried,omitempty"`
+	// Instead is what to do if Theseus changes nothing at all of an Untried network; empty if it does, in place.
+	Instead string `json:"instead,omitempty"`
+	// As is the common name of a network that another one is a part of, such as Canal; empty if CNI says it.
+	As string `json:"as,omitempty"`
 	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble
 	// (enable-hubble)".
 	NeverRun []string `json:"neverRun,omitempty"`
@@ -97,10 +101,21 @@ type Maker struct {
 
 // Title is the network's name as its own documentation writes it.
 func (i *Installation) Title() string {
+	if i.As != "" {
+		return i.As
+	}
 	if title := titles[i.CNI]; title != "" {
 		return title
 	}
 	return i.CNI
+}
+
+// Way is what to do about an Untried network.
+func (i *Installation) Way() string {
+	if i.Instead != "" {
+		return i.Instead
+	}
+	return Elsewhere
 }
 
 // HasAgent is false for a network that consists only of files on the nodes.
@@ -160,6 +175,8 @@ type Capabilities struct {
 	Overhead int `json:"overhead"`
 	MTU      int `json:"mtu,omitempty"`
 	LinkMTU  int `json:"linkMTU,omitempty"`
+	// Chained are the types of the plugins that follow the first in its configuration, except portmap.
+	Chained []string `json:"chained,omitempty"`
 	// HostLinks are its interfaces on a node; a trailing * matches a prefix.
 	HostLinks []string `json:"hostLinks"`
 	// RouteTables are the numbers of the routing tables that it uses, except the main table.

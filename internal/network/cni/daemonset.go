@@ -118,10 +118,21 @@ func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	return found
 }
 
-// Strangers describes DaemonSets that write CNI configurations, and CNI configurations that runtimes use, which belong
-// to none of the detected networks.
-func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
-	var all []string
+// Strangers returns DaemonSets that write CNI configurations, and CNI configurations that runtimes use, which belong to
+// none of the detected networks. What belongs to one recognised network is one entry.
+func Strangers(snapshot *cluster.Snapshot, found []*Installation) []Foreign {
+	var all []Foreign
+	add := func(r *recognised, seen string) {
+		if r == nil {
+			all = append(all, Foreign{Seen: seen})
+			return
+		}
+		if at := slices.IndexFunc(all, func(f Foreign) bool { return f.Name == r.name }); at >= 0 {
+			all[at].Seen += "; " + seen
+			return
+		}
+		all = append(all, r.foreign(seen))
+	}
 	writers := Writers(snapshot)
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
@@ -131,24 +142,51 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 		}) {
 			continue
 		}
-		if network := NamedBy(set); network != "" {
-			all = append(all, network+" (DaemonSet "+set.Namespace+"/"+set.Name+")")
+		name := "DaemonSet " + set.Namespace + "/" + set.Name
+		if r := knownSet(set); r != nil {
+			add(r, name)
 		} else if slices.Contains(writers, set) {
-			all = append(all, "DaemonSet "+set.Namespace+"/"+set.Name+" writes to the folder of CNI configurations")
+			add(nil, name+" writes to the folder of CNI configurations")
 		}
 	}
-	nodes := map[string]int{}
+	nodes, first := map[string]int{}, map[string]string{}
 	for i := range snapshot.Facts {
 		conf, ok := snapshot.Facts[i].Serving()
 		if ok && !slices.ContainsFunc(found,
 			func(i *Installation) bool { return i.Capabilities.ConfName == conf.File }) {
-			nodes[fmt.Sprintf("%s (network %q, plugin %s)", conf.File, conf.Network, conf.Plugins[0])]++
+			what := fmt.Sprintf("%s (network %q, plugin %s)", conf.File, conf.Network, conf.Plugins[0])
+			nodes[what]++
+			first[what] = conf.Plugins[0]
 		}
 	}
 	for _, what := range slices.Sorted(maps.Keys(nodes)) {
-		all = append(all, fmt.Sprintf("%s serves new pods on %d of %d nodes", what, nodes[what], len(snapshot.Nodes)))
+		r, on := knownPlugin(first[what]), nodes[what]
+		if r == nil { // the agent of a recognised network may write a file for common plugins, such as bridge
+			r = only(all)
+		}
+		if r != nil {
+			what = what[:strings.Index(what, " (")]
+		}
+		add(r, fmt.Sprintf("%s serves new pods on %d of %d nodes", what, on, len(snapshot.Nodes)))
 	}
 	return all
+}
+
+// only is the one recognised network among what was found; nil if there is none or more than one.
+func only(all []Foreign) *recognised {
+	var one *recognised
+	for _, f := range all {
+		for i := range known {
+			if known[i].name != f.Name || f.Chained {
+				continue
+			}
+			if one != nil {
+				return nil
+			}
+			one = &known[i]
+		}
+	}
+	return one
 }
 
 // NotReady says on how many nodes a DaemonSet's pod is not ready, by its status, and names the nodes that are known

@@ -1,6 +1,7 @@
 package flannel
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
 // agentsOf returns the DaemonSets that run flanneld: one, or one per architecture in old manifests.
@@ -33,17 +35,32 @@ func configOf(snapshot *cluster.Snapshot, namespaces ...string) *corev1.ConfigMa
 	return nil
 }
 
-// embeddedOn names a node on which k3s runs flannel within its own process. Annotations alone are no proof, because
-// they outlive flannel.
-func embeddedOn(snapshot *cluster.Snapshot) string {
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
-		if node.Annotations[annotations+"backend-type"] != "" &&
-			strings.Contains(node.Status.NodeInfo.KubeletVersion, "+k3s") {
-			return node.Name
+// embeddedOn names the nodes on which k3s runs flannel within its own process. Annotations alone are no proof, because
+// they outlive flannel: neither is there one that a server was told to leave out, nor one whose file serves no pods.
+func embeddedOn(snapshot *cluster.Snapshot) []string {
+	serving := map[string]string{}
+	for i := range snapshot.Facts {
+		if conf, ok := snapshot.Facts[i].Serving(); ok {
+			serving[snapshot.Facts[i].Node] = conf.Plugins[0]
 		}
 	}
-	return ""
+	var nodes []string
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		if turnedOff(node.Annotations["k3s.io/node-args"]) {
+			return nil // agents follow their servers
+		}
+		if first := serving[node.Name]; node.Annotations[annotations+"backend-type"] != "" &&
+			strings.Contains(node.Status.NodeInfo.KubeletVersion, "+k3s") && (first == "" || first == "flannel") {
+			nodes = append(nodes, node.Name)
+		}
+	}
+	return nodes
+}
+
+// turnedOff reports whether k3s was started with --flannel-backend=none; its arguments are noted as a list in JSON.
+func turnedOff(args string) bool {
+	return strings.Contains(args, `"--flannel-backend=none"`) || strings.Contains(args, `"--flannel-backend","none"`)
 }
 
 func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Installation {
@@ -57,7 +74,7 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 		ConfFolder:   cni.HostFolder(agent, path.Clean(confDir)),
 		PluginFolder: cni.HostFolder(agent, pluginDir),
 	}
-	if found.Untried = joined(agent); found.Untried != "" {
+	if joined(agent, found) {
 		for _, set := range agents {
 			found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
 		}
@@ -67,17 +84,25 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	config := configOf(snapshot, agent.Namespace, ownSpace, "kube-system")
 	conf, problems := readNetConf(config)
 	pods, more := readPodConf(config)
+	if kind := conf.Backend.Type; len(problems) == 0 && kind != "vxlan" && kind != "host-gw" {
+		otherBackend(found, config, kind)
+	}
 	found.Problems = append(problems, more...)
 	found.PodCIDRs = conf.networks()
 	found.Data = pods.data()
 	file := confFile(agent)
 	found.Capabilities = capabilities(conf, pods.bridge(), strings.TrimSuffix(file, cni.StagedSuffix))
 	found.Capabilities.Masquerade = masqueraded(agents, conf)
+	found.Capabilities.Chained = pods.chained()
 	found.Capabilities.MTU = podMTU(snapshot, conf, pods.bridge())
 	if found.Capabilities.Attachment = pods.attachment(
 		found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
 		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, " +
 			"and no other network would do for a pod what such a plugin did"
+		if more := found.Capabilities.Chained; len(more) > 0 {
+			found.Capabilities.Unattached = "its CNI configuration chains the plugin " + strings.Join(more, " and ") +
+				", and no other network would do for a pod what that plugin did"
+		}
 	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
 	for _, set := range agents {
@@ -106,21 +131,38 @@ func masqueraded(agents []*appsv1.DaemonSet, conf netConf) *cni.Masquerade {
 	return &cni.Masquerade{From: []string{conf.Network}, Except: []string{conf.Network, cni.Multicast}}
 }
 
-// joined describes a second agent in flannel's pods that makes it a different network, such as Canal; empty if there is
-// none.
-func joined(agent *appsv1.DaemonSet) string {
+// otherBackend says of a backend that Theseus was never run with, and that is none of a network's defects, what to do.
+func otherBackend(found *cni.Installation, config *corev1.ConfigMap, kind string) {
+	where := "ConfigMap " + config.Namespace + "/" + config.Name
+	found.Untried = fmt.Sprintf("flannel has the backend %q (%s), and Theseus knows how pods on flannel reach "+
+		"those of another network only with vxlan and host-gw", kind, where)
+	found.Instead = fmt.Sprintf("let flannel use VXLAN first: set \"Backend\": {\"Type\": \"vxlan\"} in "+
+		"net-conf.json of %s, then restart its agents, and measure that: theseus guard -- kubectl -n %s rollout "+
+		"restart daemonset/%s. Nodes with different backends do not reach each other's pods meanwhile", where,
+		shell.Word(found.Agent.Namespace), shell.Word(found.Agent.Name))
+	if kind == "wireguard" || kind == "ipsec" {
+		found.Instead += ", and VXLAN does not encrypt"
+	}
+}
+
+// joined recognises a second agent in flannel's pods that makes it a different network, such as Canal.
+func joined(agent *appsv1.DaemonSet, found *cni.Installation) bool {
 	containers := agent.Spec.Template.Spec.Containers
 	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
 	switch {
 	case slices.ContainsFunc(containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }):
-		return name + " runs Calico and flannel in one pod: this is Canal, which Theseus does not support"
+		found.As, found.Version = "Canal", ""
+		found.Untried = name + " runs Calico and flannel in one pod: this is Canal. One pod both routes and enforces " +
+			"policy, so a node that leaves flannel would also lose its pods' policy"
+		found.Instead = cni.Elsewhere + "; or use Calico's own migration from flannel and Canal, which drains nodes " +
+			"one by one, and measure it: theseus guard start before, theseus guard stop after"
 	case cni.ImageOf(containers, policies) != "":
-		return name + " runs " + policies +
+		found.Untried = name + " runs " + policies +
 			" and flannel in one pod (netpol of flannel's chart), to enforce NetworkPolicy: Theseus was never run " +
 			"with it, " +
 			"and knows neither how it behaves next to another network nor what it leaves on nodes"
 	}
-	return ""
+	return found.Untried != ""
 }
 
 // confFile is the name under which an init container writes the CNI configuration.

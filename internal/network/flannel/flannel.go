@@ -6,6 +6,7 @@ package flannel
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -40,18 +41,23 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 		return leftover(config.Namespace, "ConfigMap "+config.Namespace+"/"+config.Name+
 			" exists, but no DaemonSet runs flannel: it was removed, or is only partly installed")
 	}
-	if node := embeddedOn(snapshot); node != "" {
-		return embedded(node)
+	if nodes := embeddedOn(snapshot); len(nodes) > 0 {
+		return embedded(snapshot, nodes)
 	}
 	return nil
 }
 
 // embedded is the flannel of k3s, which has no object in the cluster.
-func embedded(node string) *cni.Installation {
+func embedded(snapshot *cluster.Snapshot, nodes []string) *cni.Installation {
 	found := leftover("", "")
 	found.Problems = nil
-	found.Untried = "flannel runs inside the process of k3s (node " + node +
-		"), where no object of the cluster controls it: Theseus does not change it"
+	found.As, found.PodCIDRs = "flannel inside k3s", cni.NodeRanges(snapshot)
+	found.Untried = "flannel runs inside the process of k3s (" + cluster.Count(len(nodes), "node") + ": " +
+		strings.Join(nodes[:min(len(nodes), 3)], ", ") + "), where no object of the cluster controls it: Theseus can " +
+		"neither stop it node by node nor remove it"
+	found.Instead = cni.Elsewhere + "; to replace it in place, k3s itself has to turn it off (flannel-backend: none " +
+		"and disable-network-policy: true in /etc/rancher/k3s/config.yaml of each server), and pods lose their " +
+		"network meanwhile: theseus guard start before, theseus guard stop after, measure for how long"
 	return found
 }
 

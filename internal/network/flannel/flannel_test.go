@@ -132,7 +132,22 @@ func TestDetectOddities(t *testing.T) {
 			"cni-conf.json of ConfigMap kube-flannel/kube-flannel-cfg cannot be read", nil},
 		{"backend that is not understood", func(s *cluster.Snapshot) {
 			config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"udp"}}`)
-		}, `backend "udp"`, nil},
+		}, `backend "udp"`, func(i *cni.Installation) bool {
+			return strings.Contains(i.Instead, "theseus guard -- kubectl -n kube-flannel rollout restart "+
+				"daemonset/kube-flannel-ds") && !strings.Contains(i.Instead, "encrypt")
+		}},
+		{"backend that encrypts", func(s *cluster.Snapshot) {
+			config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"wireguard"}}`)
+		}, `backend "wireguard"`, func(i *cni.Installation) bool {
+			return strings.Contains(i.Instead, "VXLAN does not encrypt")
+		}},
+		{"chained plugins", func(s *cluster.Snapshot) {
+			s.ConfigMaps[0].Data["cni-conf.json"] =
+				`{"plugins":[{"type":"flannel"},{"type":"bandwidth"},{"type":"portmap"},{"type":"tuning"}]}`
+		}, "", func(i *cni.Installation) bool {
+			return slices.Equal(i.Capabilities.Chained, []string{"bandwidth", "tuning"}) &&
+				strings.Contains(i.Capabilities.Unattached, "bandwidth and tuning")
+		}},
 		{"broken configuration", func(s *cluster.Snapshot) { config(s, `{`) }, "cannot be read", nil},
 		{"no network", func(s *cluster.Snapshot) { config(s, `{}`) }, "names no network", nil},
 		{"no configuration", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "does not exist", nil},
@@ -181,6 +196,26 @@ func TestStaleAnnotations(t *testing.T) {
 	snapshot.DaemonSets, snapshot.ConfigMaps = nil, nil
 	if found := (flannel.Driver{}).Detect(snapshot); found != nil {
 		t.Errorf("found: %v", found.Problems)
+	}
+	for i := range snapshot.Nodes {
+		snapshot.Nodes[i].Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1"
+	}
+	if found := (flannel.Driver{}).Detect(snapshot); found == nil || found.Title() != "flannel inside k3s" {
+		t.Errorf("%+v", found)
+	}
+	for _, args := range []string{`["server","--flannel-backend=none"]`, `["server","--flannel-backend","none"]`} {
+		snapshot.Nodes[1].Annotations["k3s.io/node-args"] = args
+		if found := (flannel.Driver{}).Detect(snapshot); found != nil {
+			t.Errorf("%s, and found: %s", args, found.Untried)
+		}
+	}
+	delete(snapshot.Nodes[1].Annotations, "k3s.io/node-args")
+	for _, node := range snapshot.Nodes {
+		snapshot.Facts = append(snapshot.Facts, cluster.NodeFacts{Node: node.Name,
+			Confs: []cluster.Conf{{File: "10-calico.conflist", Plugins: []string{"calico"}}}})
+	}
+	if found := (flannel.Driver{}).Detect(snapshot); found != nil {
+		t.Errorf("another network's file serves all nodes, and found: %s", found.Untried)
 	}
 }
 

@@ -31,7 +31,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 			"it runs "+
 			"here (%s)",
 			source.CNI, source.Capabilities.Encapsulation),
-			"on Calico, change that first: theseus plan --encapsulation vxlan")
+			toVXLAN(source))
 	}
 	final, err := understand(request.Manifest)
 	if err != nil {
@@ -55,6 +55,17 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 		HandOver:     cni.HandOver(final.objects),
 		Conf:         conf,
 	}, nil
+}
+
+// toVXLAN is how a network in place comes to use VXLAN.
+func toVXLAN(source *cni.Installation) string {
+	switch {
+	case source.CNI != "calico":
+		return "choose another target with --to; docs/networks.md lists them"
+	case source.Capabilities.Encapsulation == "ipip":
+		return cni.FromIPIP("ippools.crd.projectcalico.org", "POOL")
+	}
+	return "change that first: theseus plan --encapsulation vxlan"
 }
 
 // manifest is the parsed manifest of the user. Everything in it is a copy.
@@ -201,6 +212,7 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 	pods, _ := readPodConf(m.typed())
 	version := cluster.ImageOf(imageOf(m.agent)).Tag
 	caps := capabilities(conf, pods.bridge(), m.confName())
+	caps.Chained = pods.chained()
 	var agent appsv1.DaemonSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.agent.Object, &agent); err == nil {
 		conf.Network = request.PodCIDR

@@ -57,10 +57,6 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 	if len(conf.networks()) == 0 {
 		problems = append(problems, where+" names no network")
 	}
-	if kind := conf.Backend.Type; kind != "vxlan" && kind != "host-gw" {
-		problems = append(problems,
-			fmt.Sprintf("%s has the backend %q; Theseus supports only vxlan and host-gw", where, kind))
-	}
 	return conf, problems
 }
 
@@ -115,6 +111,15 @@ func (c podConf) data() []string {
 		return nil
 	}
 	return []string{reservations(c.Name)}
+}
+
+// chained are the plugins that follow flannel's own, except portmap.
+func (c podConf) chained() []string {
+	var types []string
+	for _, plugin := range c.Plugins {
+		types = append(types, plugin.Type)
+	}
+	return cni.Chained(types)
 }
 
 // attachment says how pods are attached to flannel's bridge; nil with chained plugins for which adoption was never

@@ -185,7 +185,8 @@ func kubeProxy(source, target cni.Installation) []Clash {
 	case source.Capabilities.ReplacesKubeProxy:
 		return []Clash{{"kube-proxy", "cni/clash",
 			source.CNI + " replaces kube-proxy, so all Services would fail when it is removed",
-			"run kube-proxy again and turn the replacement off first, in a separate change"}}
+			"run kube-proxy again and turn the replacement off first, in a separate change, which " +
+				"theseus guard measures"}}
 	case target.Capabilities.ReplacesKubeProxy:
 		return []Clash{{"kube-proxy", "cni/clash",
 			target.CNI + " would replace kube-proxy on a node as soon as its agent starts there",

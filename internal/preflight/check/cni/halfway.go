@@ -177,6 +177,9 @@ func twoFiles(pass *check.Pass) []finding.Finding {
 				files = append(files, conf.File)
 			}
 		}
+		if conf, ok := pass.Snapshot.Facts[i].Serving(); ok && strings.HasPrefix(conf.Plugins[0], "multus") {
+			continue // it calls the other file's network, and cni/unknown reports it
+		}
 		if len(files) > 1 {
 			list := strings.Join(files, ", ")
 			several[list] = append(several[list], pass.Snapshot.Facts[i].Node)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
@@ -42,23 +45,82 @@ func unknown(pass *check.Pass) []finding.Finding {
 			continue
 		}
 		f := finding.Finding{ID: unknownID, Severity: finding.Info,
-			Subject: finding.Subject{Kind: "Network", Name: network.CNI}, Message: network.Untried, Fix: untouched}
+			Subject: finding.Subject{Kind: "Network", Name: network.CNI}, Message: network.Untried,
+			Fix: "leave it as it is. To change it, " + network.Way()}
 		if pass.Change.To != "" {
 			f.Severity = finding.Block
 		}
 		found = append(found, f)
 	}
+	told := map[string]bool{}
 	for _, stranger := range strangers {
-		found = append(found, finding.Finding{
-			ID: unknownID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: known[0].CNI},
-			Message: fmt.Sprintf("in addition to %s, %s: it is a second network, or is chained to the first, and how "+
-				"a change would affect it is unknown",
-				known[0].CNI, stranger),
-			Fix: "find out what it is, and leave it as it is; a chained plugin (Multus, a service mesh) must be " +
-				"set up for the new network too",
-		})
+		told[stranger.Name] = true
+		found = append(found, beside(pass, known[0], stranger))
+	}
+	return append(found, chained(pass, told)...)
+}
+
+// beside is a network, or a plugin, next to a known network.
+func beside(pass *check.Pass, network *cni.Installation, stranger cni.Foreign) finding.Finding {
+	f := finding.Finding{ID: unknownID, Severity: finding.Warn,
+		Subject: finding.Subject{Kind: "Network", Name: network.CNI}}
+	switch {
+	case stranger.Chained:
+		f.Message = fmt.Sprintf("in addition to %s, %s works on its pods: %s", network.Title(), stranger, stranger.Why)
+		f.Fix = "leave it as it is. To change the network, " + stranger.Instead
+		if pass.Change.To != "" && !pass.InPlace() && pass.Change.Strategy != "mirror" {
+			f.Severity = finding.Block
+		}
+	case stranger.Why != "":
+		f.Message = fmt.Sprintf("in addition to %s, %s is here, which Theseus cannot replace: %s",
+			network.Title(), stranger, stranger.Why)
+		f.Fix = "leave both as they are. To change the network, " + stranger.Instead
+	default:
+		f.Message = fmt.Sprintf("in addition to %s, %s: it is a second network, or is chained to the first, and how "+
+			"a change would affect it is unknown", network.CNI, stranger)
+		f.Fix = "find out what it is, and leave it as it is; a chained plugin must be set up for the new network too"
+	}
+	return f
+}
+
+// chained reports plugins of the present network's configuration that follow the first one and that the target's does
+// not have. Those whose DaemonSet was reported are left out.
+func chained(pass *check.Pass, told map[string]bool) []finding.Finding {
+	if pass.Source == nil || pass.Target == nil || !pass.Meet() || pass.InPlace() {
+		return nil
+	}
+	plugins := slices.Clone(pass.Source.Capabilities.Chained)
+	for i := range pass.Snapshot.Facts {
+		if conf, ok := pass.Snapshot.Facts[i].Serving(); ok && conf.File == pass.Source.Capabilities.ConfName {
+			plugins = append(plugins, cni.Chained(conf.Plugins)...)
+		}
+	}
+	slices.Sort(plugins)
+	var found []finding.Finding
+	for _, plugin := range slices.Compact(plugins) {
+		name, what, instead := cni.LostPlugin(plugin)
+		if slices.Contains(pass.Target.Capabilities.Chained, plugin) || told[name] {
+			continue
+		}
+		f := finding.Finding{ID: unknownID, Severity: finding.Block,
+			Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
+			Message: fmt.Sprintf("the configuration of %s chains the plugin %s, and that of %s does not: %s",
+				pass.Source.Title(), plugin, pass.Target.Title(), what),
+			Evidence: map[string]any{"plugin": plugin}, Fix: instead}
+		if plugin == "bandwidth" && !limited(pass.Snapshot) {
+			f.Severity, f.Message = finding.Warn, f.Message+"; no pod has one of them now"
+		}
+		found = append(found, f)
 	}
 	return found
+}
+
+// limited reports whether a pod asks for a limited bandwidth.
+func limited(snapshot *cluster.Snapshot) bool {
+	return slices.ContainsFunc(snapshot.Pods, func(pod corev1.Pod) bool {
+		return pod.Annotations["kubernetes.io/ingress-bandwidth"] != "" ||
+			pod.Annotations["kubernetes.io/egress-bandwidth"] != ""
+	})
 }
 
 // networks returns the detected networks and the present one, since the source in a plan may not be visible in the API.
@@ -72,7 +134,7 @@ func networks(pass *check.Pass) []*cni.Installation {
 }
 
 // nothingKnown blocks the change of an unknown network.
-func nothingKnown(pass *check.Pass, strangers []string) []finding.Finding {
+func nothingKnown(pass *check.Pass, strangers []cni.Foreign) []finding.Finding {
 	if len(pass.Snapshot.Nodes) == 0 {
 		return nil
 	}
@@ -84,9 +146,20 @@ func nothingKnown(pass *check.Pass, strangers []string) []finding.Finding {
 	if pass.Change.To != "" {
 		f.Severity = finding.Block
 	}
-	if len(strangers) > 0 {
-		f.Message += ", but " + strings.Join(strangers, "; ")
-		f.Evidence = map[string]any{"seen": strangers}
+	var seen []string
+	for _, stranger := range strangers {
+		seen = append(seen, stranger.String())
+	}
+	if len(seen) > 0 {
+		f.Message += ", but " + strings.Join(seen, "; ")
+		f.Evidence = map[string]any{"seen": seen}
+	}
+	for _, stranger := range strangers {
+		if stranger.Why != "" && !stranger.Chained {
+			f.Message += "; Theseus cannot replace " + stranger.Name + ": " + stranger.Why
+			f.Fix = "leave it as it is. To change it, " + stranger.Instead
+			return []finding.Finding{f}
+		}
 	}
 	if len(pass.Snapshot.Facts) == 0 {
 		f.Fix = "look at the nodes too, since a network of files is visible only there: " +
