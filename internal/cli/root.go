@@ -26,6 +26,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/mirror"
 	"github.com/theseus-cni/theseus/internal/cli/plan"
+	"github.com/theseus-cni/theseus/internal/cli/policy"
 	"github.com/theseus-cni/theseus/internal/cli/probe"
 	"github.com/theseus-cni/theseus/internal/cli/rehearse"
 	"github.com/theseus-cni/theseus/internal/cli/report"
@@ -146,6 +147,7 @@ func commands(a *app.App) []*cobra.Command {
 		probe.NewCommand(a),
 		bench.NewCommand(a),
 		flags.NewCommand(a),
+		policy.NewCommand(a),
 		mirror.NewCommand(a),
 		image.NewCommand(a),
 	}

@@ -128,3 +128,53 @@ func TestRequired(t *testing.T) {
 		}
 	}
 }
+
+// TestTerms lists the alternatives of selectors, joined by |.
+func TestTerms(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "",
+		"!all()":                            "none",
+		"a == 'x' && has(b)":                "a In x & b Exists",
+		"!(a == 'x' && has(b))":             "a NotIn x | b DoesNotExist",
+		"a != 'x' || !(b in {'y','z'})":     "a NotIn x | b NotIn y,z",
+		"!(a not in {'x'} || !has(b))":      "a In x & b Exists",
+		"(a == 'x' || a == 'y') && !has(b)": "a In x & b DoesNotExist | a In y & b DoesNotExist",
+		"a in {}":                           "none",
+		"a not in {}":                       "",
+	} {
+		s, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.Terms()
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		var parts []string
+		for _, terms := range all {
+			var one []string
+			for _, term := range terms {
+				one = append(one, strings.TrimSpace(term.Key+" "+string(term.Operator)+" " +
+					""+strings.Join(term.Values, ",")))
+			}
+			parts = append(parts, strings.Join(one, " & "))
+		}
+		got := strings.Join(parts, " | ")
+		if len(all) == 0 {
+			got = "none"
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"a contains 'x'", "!(a starts with 'x')",
+		strings.Repeat("(a == 'x' || b == 'y') && ", 7) + "has(c)"} {
+		s, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Terms(); err == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+}

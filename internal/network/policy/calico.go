@@ -39,6 +39,7 @@ type calicoSpec struct {
 	Egress                 []calicoRule `json:"egress"`
 	DoNotTrack             bool         `json:"doNotTrack"`
 	PreDNAT                bool         `json:"preDNAT"`
+	ApplyOnForward         bool         `json:"applyOnForward"` // for host endpoints, which are not modelled
 }
 
 type calicoRule struct {
@@ -46,10 +47,16 @@ type calicoRule struct {
 	IPVersion   *int                `json:"ipVersion"`
 	Protocol    *intstr.IntOrString `json:"protocol"`
 	NotProtocol *intstr.IntOrString `json:"notProtocol"`
-	ICMP        *struct{}           `json:"icmp"`
+	ICMP        *calicoICMP         `json:"icmp"`
+	NotICMP     *calicoICMP         `json:"notICMP"` // not modelled: no verdict is about ICMP
 	HTTP        *struct{}           `json:"http"`
 	Source      calicoEntity        `json:"source"`
 	Destination calicoEntity        `json:"destination"`
+}
+
+type calicoICMP struct {
+	Type *int `json:"type"`
+	Code *int `json:"code"`
 }
 
 type calicoEntity struct {

@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -201,7 +202,11 @@ func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err err
 	}
 	if from.FromCIDR != nil || from.ToCIDR != nil || from.FromCIDRSet != nil || from.ToCIDRSet != nil {
 		named = true
-		peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.nobody()}}, deviation: deviatesCIDR})
+		ranges, err := c.ranges(from)
+		if err != nil {
+			return nil, false, err
+		}
+		peers = append(peers, ciliumPeer{peer: peer{in: []*set{ranges}}, deviation: deviatesCIDR})
 	}
 	for _, list := range [][]string{from.FromEntities, from.ToEntities} {
 		named = named || list != nil
@@ -214,7 +219,7 @@ func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err err
 		if lists[0] != nil || lists[1] != nil {
 			named = true
 			c.gap(c.ref, what+" are not modelled: they count as addresses outside of the cluster")
-			peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.nobody()}}})
+			peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.world(maybe)}}})
 		}
 	}
 	if from.FromNodes != nil || from.ToNodes != nil {
@@ -230,6 +235,77 @@ func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err err
 	return peers, named, nil
 }
 
+// ranges is the set of CIDR rules: they select addresses outside of the cluster only.
+func (c cilium) ranges(from *ciliumRule) (*set, error) {
+	type part struct {
+		within netip.Prefix
+		except []netip.Prefix
+	}
+	var parts []part
+	read := func(text string) (netip.Prefix, error) {
+		prefix, ok := parsePrefix(text)
+		if !ok {
+			return prefix, fmt.Errorf("the address range %q", text)
+		}
+		c.beyond = append(c.beyond, prefix)
+		return prefix, nil
+	}
+	unknown := false
+	for _, text := range slices.Concat(from.FromCIDR, from.ToCIDR) {
+		prefix, err := read(text)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{within: prefix})
+	}
+	for _, raw := range slices.Concat(from.FromCIDRSet, from.ToCIDRSet) {
+		var one struct {
+			CIDR   string   `json:"cidr"`
+			Except []string `json:"except"`
+		}
+		if err := json.Unmarshal(raw, &one); err != nil {
+			return nil, err
+		}
+		if one.CIDR == "" { // a group, which is another object
+			unknown = true
+			continue
+		}
+		prefix, err := read(one.CIDR)
+		if err != nil {
+			return nil, err
+		}
+		p := part{within: prefix}
+		for _, text := range one.Except {
+			prefix, err := read(text)
+			if err != nil {
+				return nil, err
+			}
+			p.except = append(p.except, prefix)
+		}
+		parts = append(parts, p)
+	}
+	s := c.set(fmt.Sprintf("ranges %v %v", parts, unknown), scope{nobody: true})
+	s.outside = func(a netip.Addr) match {
+		for _, p := range parts {
+			if p.within.Contains(a) && !holds(p.except, a) {
+				return yes
+			}
+		}
+		if unknown {
+			return maybe
+		}
+		return no
+	}
+	return s, nil
+}
+
+// world is all addresses outside of the cluster.
+func (c cilium) world(answer match) *set {
+	s := c.set(fmt.Sprintf("world %d", answer), scope{nobody: true})
+	s.outside = func(netip.Addr) match { return answer }
+	return s
+}
+
 func (c cilium) hostsOnly(answer match) *set {
 	s := c.set(fmt.Sprintf("hosts %d", answer), scope{nobody: true})
 	s.hosts = answer
@@ -242,6 +318,20 @@ func (c cilium) entity(name string) *set {
 	case "all", "cluster":
 		s := c.set("entity "+name, scope{})
 		s.hosts = yes
+		if name == "all" {
+			s.outside = func(netip.Addr) match { return yes }
+		}
+		return s
+	case "world":
+		return c.world(yes)
+	case "world-ipv4", "world-ipv6":
+		s := c.set("entity "+name, scope{nobody: true})
+		s.outside = func(a netip.Addr) match {
+			if a.Is4() == (name == "world-ipv4") {
+				return yes
+			}
+			return no
+		}
 		return s
 	case "host", "remote-node":
 		return c.hostsOnly(yes)
@@ -249,7 +339,7 @@ func (c cilium) entity(name string) *set {
 		c.gap(c.ref, "the entity kube-apiserver is not modelled: it may be any node")
 		return c.hostsOnly(maybe)
 	}
-	return c.nobody() // outside of the cluster, or no pods: world, health, init, unmanaged, ingress, none
+	return c.nobody() // no pods: health, init, unmanaged, ingress, none
 }
 
 // ports makes a rule without peers for each list of ports.

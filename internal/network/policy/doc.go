@@ -19,6 +19,12 @@
 //
 // The exception: thousands of policies that each select every pod, because each class has a list of its policies.
 //
+// # Translation
+//
+// Translate writes Calico's policies as Cilium's. It works on boxes: sets of connections given by conditions on
+// labels, so that it is right of pods that come later as well. Judge compares both sets of policies for the pods
+// of the snapshot.
+//
 // test/cyclonus compares this package with an independent implementation; its own tests compare it with a naive
 // implementation on random clusters.
 package policy

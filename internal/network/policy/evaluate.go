@@ -172,7 +172,7 @@ func (f flow) anybody(p *peer) match {
 	return maybe
 }
 
-// itself matches the pod to which the policy applies. Pods of one class have different addresses, so a rule with
+// itself matches the pod to which the policy applies. If the pods of its class have different addresses, a rule with
 // addresses may match.
 func (f flow) itself(p *peer) match {
 	matched := yes
@@ -182,8 +182,22 @@ func (f flow) itself(p *peer) match {
 	for _, s := range p.out {
 		matched = min(matched, s.hasClass(f.subject).not())
 	}
-	if len(p.nets) > 0 || len(p.notNets) > 0 {
-		matched = min(matched, maybe)
+	if matched == no || !p.byAddress() {
+		return matched
 	}
-	return matched
+	least, most := match(yes), match(no)
+	for _, e := range f.subject.endpoints {
+		address, one := e.address(f.side, f.direction.other()), match(yes)
+		for _, n := range p.nets {
+			one = min(one, address.overlap(n.ranges))
+		}
+		for _, n := range p.notNets {
+			one = min(one, address.overlap(n.ranges).not())
+		}
+		least, most = min(least, one), max(most, one)
+	}
+	if least != most {
+		return maybe
+	}
+	return min(matched, least)
 }

@@ -33,6 +33,7 @@ func FuzzBuild(f *testing.F) {
 			return
 		}
 		snapshot, _ := builder.Snapshot()
+		_ = Translate(snapshot, calicoNow).Judge(snapshot, calicoNow, ciliumNow)
 		profiles := append(randomProfiles(), weave, ciliumOld)
 		for i, after := range profiles {
 			model := Build(snapshot, profiles[(i+len(text))%len(profiles)], after)

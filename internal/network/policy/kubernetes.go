@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"fmt"
+	"net/netip"
+
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -146,13 +149,37 @@ func (k kubernetes) block(r *rule, block *networkingv1.IPBlock) {
 	r.byAddress = true
 	if k.profile.deviates(deviatesCIDR) {
 		r.deviation = deviatesCIDR
-		r.peer.in = []*set{k.nobody()}
+		r.peer.in = []*set{k.outsideOf(block)}
 		return
 	}
 	r.peer.nets = []*net{k.net(k.ref, block.CIDR)}
 	if len(block.Except) > 0 {
 		r.peer.notNets = []*net{k.net(k.ref, block.Except...)}
 	}
+}
+
+// outsideOf is the addresses of a block, as far as they are outside of the cluster.
+func (k kubernetes) outsideOf(block *networkingv1.IPBlock) *set {
+	within, ok := parsePrefix(block.CIDR)
+	if !ok {
+		k.gap(k.ref, "the address range "+block.CIDR+" cannot be read")
+		return k.nobody()
+	}
+	k.beyond = append(k.beyond, within)
+	var except []netip.Prefix
+	for _, text := range block.Except {
+		if prefix, ok := parsePrefix(text); ok {
+			k.beyond, except = append(k.beyond, prefix), append(except, prefix)
+		}
+	}
+	s := k.set(fmt.Sprintf("block %v %v", within, except), scope{nobody: true})
+	s.outside = func(a netip.Addr) match {
+		if within.Contains(a) && !holds(except, a) {
+			return yes
+		}
+		return no
+	}
+	return s
 }
 
 func (k kubernetes) ports(ports []networkingv1.NetworkPolicyPort) rule {

@@ -55,6 +55,10 @@ type Model struct {
 	differences []Difference
 	candidates  []Probe
 
+	// division divides all addresses; beyond are ranges that only matter outside of the cluster.
+	division *atlas
+	beyond   []netip.Prefix
+
 	gaps   []Gap
 	gapped map[Gap]bool
 	// veils are the pods that policies which are left out may select.
@@ -93,6 +97,8 @@ type class struct {
 type endpoint struct {
 	index int32
 	class *class
+	// outside is the address of what is no pod; then there is no class either.
+	outside netip.Addr
 	// addresses are by side and role: as a source, as a destination.
 	addresses [2][2]spans
 	pods      []int32
@@ -411,6 +417,7 @@ func (m *Model) atlas() *atlas {
 		prefixes = append(prefixes, r.profile.Pods...)
 	}
 	a := newAtlas(prefixes)
+	m.division = a
 	for _, n := range m.nets {
 		n.ranges = a.set(n.prefixes)
 	}

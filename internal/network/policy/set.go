@@ -11,6 +11,8 @@ type set struct {
 	scope scope
 	// hosts says whether it contains the addresses of nodes, and so hostNetwork pods.
 	hosts match
+	// outside says which addresses outside of the cluster it contains; nil for none.
+	outside func(netip.Addr) match
 
 	classes []int32 // indices, sorted
 	asked   *split
@@ -42,6 +44,12 @@ func (s *set) hasClass(c *class) match {
 }
 
 func (s *set) has(e *endpoint) match {
+	if e.outside.IsValid() {
+		if s.outside == nil {
+			return no
+		}
+		return s.outside(e.outside)
+	}
 	if e.class == nil {
 		return s.hosts
 	}

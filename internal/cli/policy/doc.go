@@ -1,0 +1,2 @@
+// Package policy has the command `theseus policy`.
+package policy

@@ -1,0 +1,2 @@
+// Package translate has the command `theseus policy translate`.
+package translate
