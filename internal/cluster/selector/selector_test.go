@@ -154,7 +154,7 @@ func TestTerms(t *testing.T) {
 		for _, terms := range all {
 			var one []string
 			for _, term := range terms {
-				one = append(one, strings.TrimSpace(term.Key+" "+string(term.Operator)+" " +
+				one = append(one, strings.TrimSpace(term.Key+" "+string(term.Operator)+" "+
 					""+strings.Join(term.Values, ",")))
 			}
 			parts = append(parts, strings.Join(one, " & "))
