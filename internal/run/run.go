@@ -71,6 +71,8 @@ type Run struct {
 	Metrics *metrics.Metrics
 	// Notify gets what happens; it may be nil.
 	Notify *notify.Target
+	// Noted gets the notes of the view, too. It may be nil.
+	Noted func(string)
 	// Follow watches the source of a plan's flag until it is stopped. It may be nil.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
 
@@ -279,7 +281,7 @@ func (r *Run) carryOut(ctx context.Context, lease *journal.Lease, records *journ
 	deps.Actor, deps.Journal = lease.Guard(deps.Actor), r.Metrics.Journal(lease.GuardJournal(records))
 	deps.Past, deps.Clock, deps.Together = past, Clock{}, Together(step.MostAtOnce)
 	deps.Control, deps.Hold = journal.NewControl(r.Client.Dynamic, r.Plan.Name), r.holding()
-	deps.Epoch, deps.By, deps.Theseus, deps.Note = lease.Epoch(), r.Holder, r.Theseus, r.View.Note
+	deps.Epoch, deps.By, deps.Theseus, deps.Note = lease.Epoch(), r.Holder, r.Theseus, r.note
 	reverts := &kube.Reverts{Actor: actor, Steps: r.Plan.Steps}
 	deps.Hindrance = r.hindrance(reverts, past)
 	deps.Notify = func(record engine.Record) {
@@ -351,10 +353,18 @@ func (r *Run) enter(ctx context.Context) error {
 	return journal.SetDesire(ctx, r.Client.Dynamic, r.Plan.Name, r.Desire)
 }
 
+// note tells what a long action waits for.
+func (r *Run) note(text string) {
+	r.View.Note(text)
+	if r.Noted != nil {
+		r.Noted(text)
+	}
+}
+
 func (r *Run) actor(epoch int64) *kube.Actor {
 	return &kube.Actor{
 		Typed: r.Client.Typed, Dynamic: r.Client.Dynamic, Mapper: r.Client.Mapper, Clock: Clock{},
-		Migration: r.Plan.Name, Epoch: epoch, Measured: MeasuredBy(r.Plan), Note: r.View.Note,
+		Migration: r.Plan.Name, Epoch: epoch, Measured: MeasuredBy(r.Plan), Note: r.note,
 	}
 }
 

@@ -551,3 +551,17 @@ func TestEvictOfAForeignKind(t *testing.T) {
 		})
 	}
 }
+
+// TestDenied: a note that a budget denies an eviction is read; others are not.
+func TestDenied(t *testing.T) {
+	for note, want := range map[string][3]string{
+		deniedNote + "shop/web-1":                            {"shop", "web-1", ""},
+		deniedNote + "shop/web-1: The budget: needs 2":       {"shop", "web-1", "The budget: needs 2"},
+		"waiting: Deployment/shop/web has 1 of 2 pods ready": {},
+	} {
+		namespace, name, why, is := Denied(note)
+		if want[0] != "" != is || is && [3]string{namespace, name, why} != want {
+			t.Errorf("%q: %q %q %q %v", note, namespace, name, why, is)
+		}
+	}
+}
