@@ -323,6 +323,7 @@ func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation,
 		return nil, err
 	}
 	m.namespaces()
+	m.held, m.finalized = holding(original)
 	m.bounded()
 	m.webhooks()
 	if err := m.workloads(); err != nil {
@@ -365,6 +366,10 @@ type maker struct {
 	// webhooks.
 	answers map[service][]intstr.IntOrString
 	serving map[string]bool
+	// held are the names of finalizers that keep ended pods of a workload, such as Deployment shop/web; finalized are
+	// the workloads whose pods have any.
+	held      map[string][]string
+	finalized map[string]bool
 	// defaults are those of namespaces with quotas or LimitRanges; limits are these LimitRanges.
 	defaults map[string]*defaults
 	limits   []*corev1.LimitRange

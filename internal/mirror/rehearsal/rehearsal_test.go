@@ -485,6 +485,38 @@ func TestTiers(t *testing.T) {
 	}
 }
 
+// TestConfigures: an object that configures the network is left out, unless the scratch cluster's is alike.
+func TestConfigures(t *testing.T) {
+	pool := func(cidr string) cluster.Snapshot {
+		text := "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: pods, uid: '" + cidr +
+			"'}\nspec: {cidr: " + cidr + "}\n"
+		return *cnitest.Snapshot(t, cnitest.Documents(t, []byte(text)))
+	}
+	for theirs, want := range map[string]string{"10.0.0.0/16": "",
+		"10.1.0.0/16": "it configures the network, and the scratch cluster's object of this name differs",
+		"":            "it configures the network, and the scratch cluster's network is as you installed it"} {
+		original, scratch := read(t, "odd.yaml"), read(t, "scratch.yaml")
+		original.Other = append(original.Other, pool("10.0.0.0/16").Other...)
+		if theirs != "" {
+			scratch.Other = append(scratch.Other, pool(theirs).Other...)
+		}
+		network := &cni.Installation{CNI: "calico", Written: []step.Ref{step.RefOf(&pool("10.0.0.0/16").Other[0])}}
+		made, err := Make(original, scratch, []*cni.Installation{network}, nil, Options{Certify: certified})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		for _, left := range made.Left {
+			if left.Object == "IPPool pods" {
+				said = left.Why
+			}
+		}
+		if said != want {
+			t.Errorf("the scratch cluster has %q: %q, want %q", theirs, said, want)
+		}
+	}
+}
+
 // TestNothingToCompare: an area without anything is not covered in full.
 func TestNothingToCompare(t *testing.T) {
 	var out bytes.Buffer

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -106,8 +107,9 @@ func (m *maker) policies() {
 		case tiers[tier]:
 			m.leave(kind, one.GetNamespace(), one.GetName(), "its tier is not copied")
 		case !strings.HasSuffix(kind, "Policy") && !strings.HasSuffix(kind, "NetworkSet") && kind != "Tier":
-			m.leave(kind, one.GetNamespace(), one.GetName(),
-				"it configures the network, and the scratch cluster's network is as you installed it")
+			if why := m.configures(one); why != "" {
+				m.leave(kind, one.GetNamespace(), one.GetName(), why)
+			}
 		case !known:
 			m.leave(kind, one.GetNamespace(), one.GetName(),
 				"the scratch cluster does not serve this kind in this API group ("+one.GroupVersionKind().Group+")")
@@ -115,6 +117,22 @@ func (m *maker) policies() {
 			m.add(one)
 		}
 	}
+}
+
+// configures says how an object that configures the network differs from that of the scratch cluster; "" if they are
+// alike.
+func (m *maker) configures(object *unstructured.Unstructured) string {
+	for i := range m.scratch.Other {
+		theirs := &m.scratch.Other[i]
+		if step.RefOf(theirs) != step.RefOf(object) {
+			continue
+		}
+		if equality.Semantic.DeepEqual(object.Object["spec"], theirs.Object["spec"]) {
+			return ""
+		}
+		return "it configures the network, and the scratch cluster's object of this name differs"
+	}
+	return "it configures the network, and the scratch cluster's network is as you installed it"
 }
 
 // budgets copies PodDisruptionBudgets so that each allows as much as in the original: nothing where it allows nothing,
@@ -279,6 +297,11 @@ func (m *maker) lacks() {
 		"they are left out: a pod that the network's change slows down or ends at its limit is not rehearsed")
 	say(m.notes.gates > 0, cluster.Count(m.notes.gates, "workload")+" with readiness gates",
 		"they are left out: nothing sets them for stand-ins")
+	say(m.notes.finalizers > 0, "finalizers of the pods of "+cluster.Count(m.notes.finalizers, "workload"),
+		"they are left out, since none kept an ended pod when the snapshot was taken, and the programs that remove "+
+			"them are not in the copy")
+	say(len(m.pods) > 0, "your images",
+		"stand-ins run the agent's image: whether the nodes can still pull yours is not rehearsed")
 	say(m.notes.schedulers > 0, cluster.Count(m.notes.schedulers, "workload")+" with a scheduler of its own",
 		"the scratch cluster's default scheduler places stand-ins")
 	say(m.notes.runtimes > 0, cluster.Count(m.notes.runtimes, "workload")+" with a RuntimeClass",

@@ -39,6 +39,7 @@ type contentKey struct{ kind, namespace, name string }
 type notes struct {
 	volumes, execProbes, hooks, contexts, extended, sctp, probesAsTCP int
 	annotations, limits, gates, schedulers, runtimes, host            int
+	finalizers                                                        int
 	// evicting are the keys of taints that evict, and whose copies do not.
 	evicting map[string]bool
 	// bounds are the resources whose bounds are left out of quotas and LimitRanges; ratios are the ratios of limits to
@@ -85,6 +86,7 @@ func (m *maker) workloads() error {
 			m.Workloads = append(m.Workloads,
 				Workload{"DaemonSet", one.Namespace, one.Name, one.Status.DesiredNumberScheduled, 0})
 			m.standIn(one.Namespace, one.Spec.Template.Labels, &one.Spec.Template.Spec)
+			m.hold("DaemonSet "+one.Namespace+"/"+one.Name, &one.Spec.Template.ObjectMeta)
 			m.pods = append(m.pods, podOf{"DaemonSet " + one.Namespace + "/" + one.Name, one.Namespace,
 				one.Spec.Template.Labels, &one.Spec.Template.Spec, one.Status.DesiredNumberScheduled, 0, true})
 			m.add(encode(one, appsv1.SchemeGroupVersion.WithKind("DaemonSet")))
@@ -104,6 +106,7 @@ func (m *maker) workload(kind string, object metav1.Object, replicas *int32, tem
 		original = *replicas
 	}
 	m.count(kind, object.GetNamespace(), object.GetName(), original, template.Labels, &template.Spec)
+	m.hold(kind+" "+object.GetNamespace()+"/"+object.GetName(), &template.ObjectMeta)
 	return new(m.scaled(original))
 }
 
@@ -136,6 +139,7 @@ func (m *maker) job(one *batchv1.Job) {
 		}
 		one.Spec.Selector = nil
 		m.count("Job", one.Namespace, one.Name, one.Status.Active, one.Spec.Template.Labels, &one.Spec.Template.Spec)
+		m.hold("Job "+one.Namespace+"/"+one.Name, &one.Spec.Template.ObjectMeta)
 		m.add(encode(one, batchv1.SchemeGroupVersion.WithKind("Job")))
 	}
 }
@@ -193,8 +197,12 @@ func (m *maker) standIn(namespace string, set map[string]string, spec *corev1.Po
 	count(&m.notes.host, old.HostPID || old.HostIPC)
 	ports := &podPorts{extra: m.servicePorts(namespace, set, &old), admits: m.admitting(namespace, set, &old),
 		taken: map[string]bool{}}
-	spec.InitContainers = m.containers(namespace, old.InitContainers, ports, true)
-	spec.Containers = m.containers(namespace, old.Containers, ports, false)
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if old.TerminationGracePeriodSeconds != nil {
+		grace = *old.TerminationGracePeriodSeconds
+	}
+	spec.InitContainers = m.containers(namespace, old.InitContainers, ports, grace, true)
+	spec.Containers = m.containers(namespace, old.Containers, ports, grace, false)
 }
 
 // podPorts are the ports that the stand-ins of a pod open.
@@ -207,8 +215,9 @@ type podPorts struct {
 	taken map[string]bool
 }
 
-// containers turns containers into stand-ins.
-func (m *maker) containers(namespace string, old []corev1.Container, ports *podPorts, first bool) []corev1.Container {
+// containers turns containers into stand-ins. grace is the pod's grace period in seconds.
+func (m *maker) containers(namespace string, old []corev1.Container, ports *podPorts, grace int64,
+	first bool) []corev1.Container {
 	var all []corev1.Container
 	for i := range old {
 		from := &old[i]
@@ -234,8 +243,8 @@ func (m *maker) containers(namespace string, old []corev1.Container, ports *podP
 			continue
 		}
 		if from.Lifecycle != nil {
-			if stop := from.Lifecycle.PreStop; stop != nil && stop.Sleep != nil {
-				one.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: stop.Sleep}}
+			if sleep := sleeps(from.Lifecycle.PreStop, grace); sleep != nil {
+				one.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: sleep}}
 			} else {
 				m.notes.hooks++
 			}

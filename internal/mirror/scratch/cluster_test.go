@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,12 @@ func TestAPIServer(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	held := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "held", Namespace: "shop",
+		Finalizers: []string{rehearsal.HeldPrefix + "sink", "example.com/theirs"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	if _, err := s.Client.Typed.CoreV1().Pods("shop").Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	bounded(t, s, made)
 	for range 2 {
 		if err := s.Hook(t.Context(), made); err != nil {
@@ -157,6 +164,10 @@ func TestAPIServer(t *testing.T) {
 	done, err := s.Remove(ctx, parts)
 	if err == nil || !strings.Contains(err.Error(), "still there") {
 		t.Errorf("a namespace that nothing ends: %v", err)
+	}
+	if held, err := s.Client.Typed.CoreV1().Pods("shop").Get(t.Context(), "held", metav1.GetOptions{}); err != nil ||
+		!slices.Equal(held.Finalizers, []string{"example.com/theirs"}) {
+		t.Errorf("a pod that a finalizer of the copy keeps: %v, %v", err, held.Finalizers)
 	}
 	if want := (Removed{Objects: 3, Namespaces: 1, Nodes: 4}); done != want {
 		t.Errorf("removed %+v, want %+v", done, want)

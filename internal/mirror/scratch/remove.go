@@ -3,6 +3,7 @@ package scratch
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -235,11 +236,47 @@ func (s *Scratch) delete(ctx context.Context, object Part) error {
 // goneAtMost bounds the wait for deleted objects: longer than the grace periods of most pods.
 const goneAtMost = 5 * time.Minute
 
+// release takes the finalizers of the copy from pods: no other program does.
+func (s *Scratch) release(ctx context.Context) error {
+	var pods *corev1.PodList
+	if err := s.call(ctx, func(ctx context.Context) (err error) {
+		pods, err = s.Client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		return err
+	}); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		kept := slices.DeleteFunc(slices.Clone(pod.Finalizers),
+			func(f string) bool { return strings.HasPrefix(f, rehearsal.HeldPrefix) })
+		if len(kept) == len(pod.Finalizers) {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept,
+			"resourceVersion": pod.ResourceVersion}})
+		if err != nil {
+			return err
+		}
+		err = s.call(ctx, func(ctx context.Context) error {
+			_, err := s.Client.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: rehearsal.Manager})
+			return err
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("the finalizers of the copy's Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	return nil
+}
+
 // gone waits until no deleted object is there any more.
 func (s *Scratch) gone(ctx context.Context, deleted []Part) error {
 	ctx, cancel := context.WithTimeout(ctx, goneAtMost)
 	defer cancel()
 	for said := 0; len(deleted) > 0; {
+		if err := s.release(ctx); err != nil {
+			return err
+		}
 		var left []Part
 		for _, object := range deleted {
 			err := s.call(ctx, func(ctx context.Context) error {
