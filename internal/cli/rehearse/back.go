@@ -69,7 +69,7 @@ func turn(p *plan.Plan) int {
 // thereAndBack runs a plan on the copy, and has it rolled back after n steps. Meanwhile it does other things, with a
 // context that ends when a person interrupts the run, and one that ends with the run. An error is of a run that did not
 // end rolled back; the result is nil if the run did not begin.
-func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int,
+func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int, w *watcher,
 	meanwhile ...func(working, running context.Context)) (*back, error) {
 	working, cut := context.WithCancel(ctx)
 	defer cut()
@@ -79,7 +79,7 @@ func thereAndBack(ctx context.Context, a *app.App, client *kube.Client, p *plan.
 	for _, do := range meanwhile {
 		all.Go(func() { do(working, watching) })
 	}
-	end := carryOut(ctx, a, client, p)
+	end := carryOut(ctx, a, client, p, w)
 	stop()
 	if interrupted, ok := errors.AsType[*exit.Error](end); ok && interrupted.Code == exit.Interrupted {
 		cut()

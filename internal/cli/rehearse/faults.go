@@ -131,12 +131,12 @@ func faultTable(all []*faulted) report.HeadTable {
 
 // withFault runs a plan on the copy with a fault, and has it rolled back after n steps. An error is of a run that did
 // not end rolled back: then the cluster is not as before.
-func withFault(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int, f placed) (*faulted, *back,
-	error) {
+func withFault(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, n int, f placed,
+	w *watcher) (*faulted, *back, error) {
 	one := newFaulted(p, f)
 	m := maker{client: client, migration: p.Name, step: p.Steps[f.At-1].ID, fault: f}
 	var made error
-	b, err := thereAndBack(ctx, a, client, p, n, func(working, running context.Context) {
+	b, err := thereAndBack(ctx, a, client, p, n, w, func(working, running context.Context) {
 		made = m.make(working, running)
 	})
 	if b == nil {

@@ -48,6 +48,7 @@ type options struct {
 	from           []string
 	ignore         []string
 	wait           time.Duration
+	patience       time.Duration
 	keep, dry, yes bool
 	once           bool
 	named          []string // --faults
@@ -97,6 +98,8 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	o.registerFrom(flags)
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
+	flags.DurationVar(&o.patience, "patience", 0, "how long the run on the copy waits for pods of a node to be moved, "+
+		"at most (default: as long as the run of the original would, from 10 min)")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
 	flags.BoolVar(&o.once, "once", false, "run the change once to the end, without rolling it back halfway before")
 	flags.StringSliceVar(&o.named, "faults", nil, "FAULT, FAULT@STEP or FAULT@random: run the change once more with "+
@@ -158,6 +161,9 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 			"no image of the agent is named, and this build of theseus is no release, which would know its own")
 	case o.wait < time.Second:
 		return spec, exit.Fail(exit.Usage, "give 1s or more", "--wait %s is too short", o.wait)
+	case o.patience != 0 && o.patience < rehearsal.Lasts:
+		return spec, exit.Fail(exit.Usage, fmt.Sprintf("give %s or more, so that what stops pods is seen",
+			rehearsal.Lasts), "--patience %s is too short", o.patience)
 	}
 	switch {
 	case a.Output == "" || a.Output == "text" || strings.HasSuffix(a.Output, ".json"):
@@ -341,12 +347,12 @@ func (b blocking) Write(data []byte) (int, error) {
 // onCopy makes the copy and runs the change on it. The result is nil if the change did not begin; the error is how it
 // ended.
 func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec, from original,
-	made *rehearsal.Copy) (*result, error) {
+	made *rehearsal.Copy) (r *result, _ error) {
 	fmt.Fprintf(a.Err, "making the copy: %s\n", cluster.Count(len(made.Objects), "object"))
 	if err := s.Make(ctx, made); err != nil {
 		return nil, fmt.Errorf("the copy: %w", err)
 	}
-	r := &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID,
+	r = &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID,
 		From: from.plan.From(), To: from.plan.To(), Strategy: from.plan.Strategy, Copy: made}
 	failed := func(err error) (*result, error) { // a person's interrupt is no result
 		if ctx.Err() != nil {
@@ -385,6 +391,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since no node fits these: "+
 			strings.Join(late, ", "))
 	}
+	p = hurry(p, o.patience)
 	n := turn(p)
 	if o.once {
 		n = 0
@@ -393,11 +400,18 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if err != nil {
 		return failed(err)
 	}
+	w, stop := watching(ctx, s.Client, made)
+	defer func() {
+		stop()
+		if r != nil {
+			r.Shown = w.shown(from.Findings.Findings)
+		}
+	}()
 	if n == 0 {
 		r.Uncovered = append(r.Uncovered, "the rollback: no run was rolled back")
 	} else {
 		fmt.Fprintf(a.Err, "the change begins, and is rolled back after step %d of %d\n", n, len(p.Steps))
-		if r.Back, err = thereAndBack(ctx, a, s.Client, p, n); err != nil {
+		if r.Back, err = thereAndBack(ctx, a, s.Client, p, n, w); err != nil {
 			return failed(err)
 		}
 		if err := r.Back.still(unplaced, func() ([]string, error) { return s.Ready(ctx, made, o.wait) }); err != nil {
@@ -405,15 +419,16 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		}
 		again := func() (err error) {
 			if p, _, err = planning.Propose(ctx, a, nil, spec, planning.Flags{}); err != nil {
-				err = fmt.Errorf("after the rollback: %w", err)
+				return fmt.Errorf("after the rollback: %w", err)
 			}
-			return err
+			p = hurry(p, o.patience)
+			return nil
 		}
 		for _, f := range faults {
 			if err := again(); err != nil {
 				return failed(err)
 			}
-			if err := r.fault(ctx, a, s, p, n, f, made, unplaced, o.wait); err != nil {
+			if err := r.fault(ctx, a, s, p, n, f, made, unplaced, o.wait, w); err != nil {
 				return failed(err)
 			}
 		}
@@ -423,7 +438,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		fmt.Fprintf(a.Err, "the change begins again, and runs to its end\n")
 	}
 	r.Migration = p.Name
-	end := carryOut(ctx, a, s.Client, p)
+	end := carryOut(ctx, a, s.Client, p, w)
 	unread := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
 		return r.judge(ctx, s.Client, p, from.plan)
 	})
@@ -485,11 +500,13 @@ func bound(ctx context.Context, a *app.App, s *scratch.Scratch, original *cluste
 }
 
 // carryOut runs a plan on the copy, as theseus apply does.
-func carryOut(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+func carryOut(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, w *watcher) error {
 	if err := execute.Ready(ctx, a, client, p); err != nil {
 		return err
 	}
-	return execute.Run(ctx, a, execute.New(a, client, mirror.Access{}, p, true), &execute.Outward{})
+	r := execute.New(a, client, mirror.Access{}, p, true)
+	r.Noted = w.noted
+	return execute.Run(ctx, a, r, &execute.Outward{})
 }
 
 // checks are the IDs of all checks, except that of the permissions, which are the user's and not the cluster's.

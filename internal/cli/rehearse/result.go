@@ -54,8 +54,10 @@ type result struct {
 	// Back is how the change was rolled back from its middle, before it ran to its end; nil if it was not.
 	Back *back `json:"back,omitempty"`
 	// Faults are the runs with faults, which were rolled back too.
-	Faults []*faulted    `json:"faults,omitempty"`
-	Report *report.Model `json:"report,omitempty"`
+	Faults []*faulted `json:"faults,omitempty"`
+	// Shown are the troubles with pods of the copy that lasted while the change ran.
+	Shown  []rehearsal.Shown `json:"shown,omitempty"`
+	Report *report.Model     `json:"report,omitempty"`
 }
 
 // judge reads the journal and the measurements of the run on the copy. original is the plan for the original.
@@ -171,10 +173,10 @@ func (r *result) after(before, now []string, err error) {
 
 // fault runs the change with a fault. An error says that no other run can follow.
 func (r *result) fault(ctx context.Context, a *app.App, s *scratch.Scratch, p *plan.Plan, n int, f placed,
-	made *rehearsal.Copy, unplaced []string, wait time.Duration) error {
+	made *rehearsal.Copy, unplaced []string, wait time.Duration, w *watcher) error {
 	fmt.Fprintf(a.Err, "the change begins again, with the fault %s, and is rolled back after step %d of %d\n",
 		printable.Line(f.Name+" with "+newFaulted(p, f).when()), n, len(p.Steps))
-	one, b, err := withFault(ctx, a, s.Client, p, n, f)
+	one, b, err := withFault(ctx, a, s.Client, p, n, f, w)
 	if one == nil {
 		return err
 	}
@@ -295,6 +297,9 @@ func (r *result) head() report.Head {
 	if len(r.Faults) > 0 {
 		h.Tables = append(h.Tables, faultTable(r.Faults))
 	}
+	if len(r.Shown) > 0 {
+		h.Tables = append(h.Tables, report.HeadTable(rehearsal.ShownTable(r.Shown)))
+	}
 	for _, what := range r.Uncovered {
 		h.Lines = append(h.Lines, "not covered: "+what)
 	}
@@ -330,6 +335,9 @@ func (r *result) text(to io.Writer) error {
 		cluster.Count(len(r.Copy.Lacks), "thing"))
 	for _, f := range r.Faults {
 		fmt.Fprintln(&b, printable.Line(f.String()))
+	}
+	for _, one := range r.Shown {
+		fmt.Fprintln(&b, printable.Line(one.String()))
 	}
 	for _, line := range head.Lines {
 		fmt.Fprintln(&b, printable.Line(line))
