@@ -207,7 +207,7 @@ func TestFollowIsAList(t *testing.T) {
 	f.server.Put(t, "ProbeReport", "d", report)
 	same(3)
 	if reports, _ := f.probeReports(t.Context()); reports[2].Status.Generation != 0 ||
-		reports[2].Status.Paths[0].Sent != 12 {
+		len(reports[2].Status.Paths) > 0 { // none of them has a gap
 		t.Errorf("%+v", reports[2])
 	}
 	if said := f.said(); strings.Count(said, "the report of d is ignored: read its short report: ") != 2 {

@@ -67,10 +67,11 @@ func Shorten(full, now *v1alpha1.ProbeReportStatus) (text string, ok bool) {
 }
 
 // Restore adds a short report to the report in full to which it belongs. If it cannot be read, or belongs to
-// another one, the report is no evidence: its generation is that of no plan then. Losses in it still count, and the
-// absences of probers in it excuse none. An agent removes its short report when it writes in full; one of an older
-// version does not know of it, and so takes the sign of life of a prober in the former report in full for the last
-// one.
+// another one, the report is no evidence: its generation is that of no plan then. Results of paths that lost probes
+// still count, and the absences of probers excuse none. The others are left out: they may be older than those that
+// readers know of short reports, and a count that goes back looks like one that was lost. An agent removes its short
+// report when it writes in full; one of an older version does not know of it, and so takes the sign of life of a
+// prober in the former report in full for the last one.
 //
 // The results of the report in full are not changed.
 func Restore(status *v1alpha1.ProbeReportStatus, text string) error {
@@ -80,6 +81,7 @@ func Restore(status *v1alpha1.ProbeReportStatus, text string) error {
 	restored, err := restore(status, text)
 	if err != nil {
 		status.Generation = 0
+		status.Paths = slices.DeleteFunc(slices.Clone(status.Paths), packable)
 		status.Parts = slices.Clone(status.Parts)
 		for i := range status.Parts {
 			status.Parts[i].At, status.Parts[i].Gone = time.Time{}, nil
