@@ -65,7 +65,7 @@ func alone(k kind.Kind, r *kind.Request) error {
 		return nil
 	}
 	return kind.Refuse("make two plans, one after the other",
-		"%s cannot be planned together with anything else, and the change also asks for %s", k.Name, also)
+		"a plan makes one change: %s cannot be combined with %s", k.Name, also)
 }
 
 // TakesBack says whether an inverse that a journal holds takes an action back, of an operation that plans of one kind

@@ -93,7 +93,7 @@ func TestOneChange(t *testing.T) {
 			r.change.Dataplane = ""
 			one.set(&r.change)
 			other.set(&r.change)
-			want := one.name + " cannot be planned together with anything else, and the change also asks for " +
+			want := "a plan makes one change: " + one.name + " cannot be combined with " +
 				other.name
 			if _, err := r.make(); err == nil || err.Error() != want {
 				t.Errorf("want %q: %v", want, err)

@@ -18,7 +18,7 @@ func near() kind.Rule {
 	after := func(s *step.Step) error {
 		if s.Wave == "" {
 			if s.Gate != nil && s.Gate.Near {
-				return errors.New("its gate asks only some nodes, but it is of no wave")
+				return errors.New("its gate asks only some nodes, but the step belongs to no wave")
 			}
 			return nil
 		}
@@ -34,11 +34,11 @@ func near() kind.Rule {
 		case !g.Near:
 			asked[s.Does] = now
 		case !s.Local():
-			return errors.New("its gate asks only some nodes, but it acts on others too")
+			return errors.New("its gate asks only some nodes, but the step also acts on others")
 		case g.Baseline || g.Result || g.Bake > 0 || g.Compares() || g.Args != nil || g.Sessions != nil:
-			return errors.New("its gate asks only some nodes, but what it demands must hold on all")
+			return errors.New("its gate asks only some nodes, but its conditions must hold on all nodes")
 		case now >= 2*asked[s.Does]:
-			return fmt.Errorf("its gate asks only some nodes, though %d are changed, and %d were when all were asked",
+			return fmt.Errorf("its gate asks only some nodes, although %d nodes have changed, and only %d had at the last gate that asked all",
 				now, asked[s.Does])
 		}
 		return nil
@@ -46,7 +46,7 @@ func near() kind.Rule {
 	end := func() error {
 		for _, does := range slices.Sorted(maps.Keys(changed)) {
 			if now := len(changed[does]); asked[does] > 0 && asked[does] < now {
-				return fmt.Errorf("no gate asks all nodes after the last step %s", does)
+				return fmt.Errorf("the last step of kind %s has no gate that asks all nodes", does)
 			}
 		}
 		return nil

@@ -125,8 +125,8 @@ func (a *answers) refused(err error) {
 	}
 	if a.denied = time.Now(); !a.told && a.say != nil {
 		a.told = true
-		a.say(fmt.Sprintf("warning: NodeTasks cannot be watched (%v): Theseus reads each task again and again, which "+
-			"costs the API server more, and tries to watch every %s", err, rewatchTasks))
+		a.say(fmt.Sprintf("warning: NodeTasks cannot be watched (%v): Theseus polls each task instead, which "+
+			"loads the API server more, and retries the watch every %s", err, rewatchTasks))
 	}
 }
 

@@ -136,12 +136,13 @@ func otherBackend(found *cni.Installation, config *corev1.ConfigMap, kind string
 	where := "ConfigMap " + config.Namespace + "/" + config.Name
 	found.Untried = fmt.Sprintf("flannel has the backend %q (%s), and Theseus knows how pods on flannel reach "+
 		"those of another network only with vxlan and host-gw", kind, where)
-	found.Instead = fmt.Sprintf("let flannel use VXLAN first: set \"Backend\": {\"Type\": \"vxlan\"} in "+
-		"net-conf.json of %s, then restart its agents, and measure that: theseus guard -- kubectl -n %s rollout "+
-		"restart daemonset/%s. Nodes with different backends do not reach each other's pods meanwhile", where,
+	found.Instead = fmt.Sprintf("use VXLAN first: set \"Backend\": {\"Type\": \"vxlan\"} in net-conf.json of "+
+		"%s. Then restart the agents and measure that: theseus guard -- sh -c 'kubectl -n %[2]s rollout restart "+
+		"ds/%[3]s && kubectl -n %[2]s rollout status ds/%[3]s'. Until all agents have restarted, nodes with "+
+		"different backends cannot reach each other's pods", where,
 		shell.Word(found.Agent.Namespace), shell.Word(found.Agent.Name))
 	if kind == "wireguard" || kind == "ipsec" {
-		found.Instead += ", and VXLAN does not encrypt"
+		found.Instead += "; VXLAN does not encrypt traffic"
 	}
 }
 

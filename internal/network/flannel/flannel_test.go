@@ -133,8 +133,8 @@ func TestDetectOddities(t *testing.T) {
 		{"backend that is not understood", func(s *cluster.Snapshot) {
 			config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"udp"}}`)
 		}, `backend "udp"`, func(i *cni.Installation) bool {
-			return strings.Contains(i.Instead, "theseus guard -- kubectl -n kube-flannel rollout restart "+
-				"daemonset/kube-flannel-ds") && !strings.Contains(i.Instead, "encrypt")
+			return strings.Contains(i.Instead, "kubectl -n kube-flannel rollout restart "+
+				"ds/kube-flannel-ds && ") && !strings.Contains(i.Instead, "encrypt")
 		}},
 		{"backend that encrypts", func(s *cluster.Snapshot) {
 			config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"wireguard"}}`)

@@ -180,7 +180,7 @@ func (t *translator) calicoItem(o *origin, name string, from *calicoRule) {
 	case "pass", "next-tier":
 		it.action = pass
 	case "log":
-		t.note(o.ref, name, "Log has no equal, and decides nothing: Hubble shows what Cilium allows and drops")
+		t.note(o.ref, name, "Log has no equivalent and changes no verdict; Hubble shows what Cilium allows and drops")
 		return
 	default:
 		t.refuse(o.ref, name, unequal("the action %q is not known", "use Allow, Deny, Pass or Log", from.Action))
@@ -272,7 +272,7 @@ func (t *translator) doors(from *calicoRule) (all []door, err error) {
 				return nil, err
 			}
 			if one < 0 {
-				return nil, unequal("its protocol %s has no equal: Cilium's rules name TCP, UDP, SCTP and ICMP",
+				return nil, unequal("its protocol %s has no equivalent: Cilium's rules name TCP, UDP, SCTP and ICMP",
 					"allow all protocols to these peers, or none", name)
 			}
 			protocols = []int{one}
@@ -625,7 +625,7 @@ func hidden(key string) bool { return unseen.MatchString(key) }
 func selections(from *selector.Selector, what string, naming naming) (all []choice, err error) {
 	alternatives, err := from.Terms()
 	if err != nil {
-		return nil, unequal("its %s %q has no equal: %v", "list the values: label in {'a', "+
+		return nil, unequal("its %s %q has no equivalent: %v", "list the values: label in {'a', "+
 			"'b'}", what, from.Text(), err)
 	}
 	for _, terms := range alternatives {

@@ -135,7 +135,7 @@ func TestTranslate(t *testing.T) {
 			reported: []string{"Cilium allows all that this NetworkPolicy allows"}},
 		{name: "log decides nothing", policies: []string{calicoText("NetworkPolicy", "c",
 			"{selector: all(), ingress: [{action: Log}, {action: Allow}]}")},
-			want: []string{"- all"}, notes: []string{"Log has no equal"}},
+			want: []string{"- all"}, notes: []string{"Log has no equivalent"}},
 		{name: "no policy of its own", policies: []string{calicoText("NetworkPolicy", "c",
 			"{selector: all(), ingress: [{action: Pass}]}")}, notes: []string{"decides nothing"}},
 		{name: "values that no label has", policies: []string{calicoText("NetworkPolicy", "c",

@@ -144,9 +144,12 @@ func (p *PathAccount) excuse(stalls *Stalls) {
 // however gracefully the pod ends. New connections through a Service lose nothing if the pod ends before its node.
 const Rebinds = 3 * time.Second
 
+// Drains is for how long after a node began to leave such a silence is put down to it.
+const Drains = 10 * time.Minute
+
 // Leave takes out of the losses what was lost on the paths from and to nodes since they left the cluster, and on each
-// path with one flow through a Service one short gap for each of these nodes. A gap that began before stays a loss as a
-// whole, and so does what else nodes lose on their way to a Service.
+// path with one flow through a Service one short gap for each of these nodes, soon after it began to leave. A gap that
+// began before stays a loss as a whole, and so does what else nodes lose on their way to a Service.
 func (a Account) Leave(left map[string]time.Time) {
 	ends := slices.SortedFunc(maps.Values(left), time.Time.Compare)
 	for _, p := range a {
@@ -158,6 +161,9 @@ func (a Account) Leave(left map[string]time.Time) {
 		case bound:
 			next := 0
 			p.leave(func(gap Gap) bool {
+				for next < len(ends) && gap.From.After(ends[next].Add(Drains)) {
+					next++
+				}
 				if next == len(ends) || gap.From.Before(ends[next]) || gap.Millis > millis(Rebinds) {
 					return false
 				}

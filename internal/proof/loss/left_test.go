@@ -114,6 +114,9 @@ func TestLeftService(t *testing.T) {
 		"once more":              {one, v1alpha1.UDP, "", []v1alpha1.Gap{gap(3000, 1500), gap(7000, 200)}, 2},
 		"two leave":              {two, v1alpha1.UDP, "", []v1alpha1.Gap{gap(3000, 1500), gap(7000, 200)}, 0},
 		"the second stays until": {two, v1alpha1.UDP, "", []v1alpha1.Gap{gap(3000, 1500), gap(5000, 200)}, 2},
+		"just soon enough":       {one, v1alpha1.UDP, "", []v1alpha1.Gap{gap(602000, 1500)}, 0},
+		"long after it left":     {one, v1alpha1.UDP, "", []v1alpha1.Gap{gap(602100, 1500)}, 15},
+		"the second, later":      {two, v1alpha1.UDP, "", []v1alpha1.Gap{gap(606000, 1500)}, 0},
 		"a new connection":       {one, v1alpha1.TCPConnect, "", []v1alpha1.Gap{gap(3000, 1500)}, 15},
 		"another node's pod":     {one, v1alpha1.UDP, "c", []v1alpha1.Gap{gap(3000, 1500)}, 15},
 	} {
@@ -123,9 +126,9 @@ func TestLeftService(t *testing.T) {
 		for _, g := range test.gaps {
 			all += g.Probes
 		}
-		measured := result("a>s", 1000, 1000-all, 10000)
+		measured := result("a>s", 10000, 10000-all, 1000000)
 		measured.Gaps = test.gaps
-		account := NewAccount([]v1alpha1.Path{path}, nil, []v1alpha1.ProbeReport{report("a", 1, 10000, measured)}, 0)
+		account := NewAccount([]v1alpha1.Path{path}, nil, []v1alpha1.ProbeReport{report("a", 1, 1000000, measured)}, 0)
 		account.Leave(test.left)
 		if got := account[0]; got.Lost != test.counts || got.Left != all-test.counts ||
 			(len(got.Gaps) > 0) != (test.counts > 0) {

@@ -36,7 +36,7 @@ var shapes = map[string]struct{ name, leads string }{
 	"chained-multus":    {"flannel", "remove Multus and its file"},
 	"chained-tuning":    {"flannel", "add the same entry to the list of plugins"},
 	"flannel-host-gw":   {"flannel", "--accept cni/never-run=REASON"},
-	"flannel-udp":       {"flannel", "theseus guard -- kubectl -n kube-flannel rollout restart"},
+	"flannel-udp":       {"flannel", "kubectl -n kube-flannel rollout restart"},
 	"flannel-wireguard": {"flannel", "VXLAN does not encrypt"},
 	"k3s":               {"flannel inside k3s", "disable-network-policy: true"},
 	"k3s-calico":        {"Calico", ""},

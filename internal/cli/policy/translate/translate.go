@@ -35,7 +35,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			"-o FILE to a file. Nothing is applied. NetworkPolicies of Kubernetes are not written: Cilium " +
 			"enforces them.\n" +
 			"\n" +
-			"A report, on standard error or in --report FILE, lists the policies and rules that have no equal, " +
+			"A report, on standard error or in --report FILE, lists the policies and rules without an equivalent, " +
 			"and the\n" +
 			"connections whose verdict would change. Verdicts are those of Theseus' model of both networks, over all " +
 			"pairs\n" +
@@ -43,8 +43,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			"result " +
 			"was\n" +
 			"not run on a real Cilium. The model does not judge ICMP, or protocols other than TCP, UDP and SCTP. If " +
-			"the\n" +
-			"report lists anything of the two kinds, the exit code is 3.",
+			"a\n" +
+			"rule has no equivalent, a verdict would change, or a policy could not be judged, the exit code is 3.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -152,7 +152,7 @@ func write(w io.Writer, snapshot *cluster.Snapshot, t *policy.Translation, j *po
 	for _, r := range t.Untranslated {
 		lines = append(lines, remark(r))
 	}
-	part(w, "Without an equal", lines)
+	part(w, "No Cilium equivalent", lines)
 	lines = nil
 	for i := range j.Differences {
 		lines = append(lines, difference(&j.Differences[i]))
