@@ -38,7 +38,8 @@ func near() kind.Rule {
 		case g.Baseline || g.Result || g.Bake > 0 || g.Compares() || g.Args != nil || g.Sessions != nil:
 			return errors.New("its gate asks only some nodes, but its conditions must hold on all nodes")
 		case now >= 2*asked[s.Does]:
-			return fmt.Errorf("its gate asks only some nodes, although %d nodes have changed, and only %d had at the last gate that asked all",
+			return fmt.Errorf("its gate asks only some nodes, "+
+				"although %d nodes have changed, and only %d had at the last gate that asked all",
 				now, asked[s.Does])
 		}
 		return nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -62,6 +63,8 @@ type Actor struct {
 	answers        answers
 	// acting is the number of actions that are being carried out.
 	acting atomic.Int64
+	// heard is when nodes were heard of, by all who read their reports.
+	heard  loss.Hearing
 	looks  looks
 	cutOff cutOff
 	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path

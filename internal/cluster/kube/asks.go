@@ -27,6 +27,13 @@ type asking struct {
 // asksAtOnce is how many nodes are told at once, one by one.
 const asksAtOnce = 8
 
+const (
+	// mostAsked is the longest time for which agents do what they are told.
+	mostAsked = 2 * time.Minute
+	// longestAsk bounds telling them.
+	longestAsk = 10 * time.Second
+)
+
 // asking decides whom a gate asks: the nodes that its step concerns and a sample of the others, or all.
 func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
 	if gate.Near {
@@ -50,7 +57,12 @@ func (k *asking) ask(ctx context.Context, a *Actor, bake time.Duration) {
 	}
 	// As long as it takes: a first report, others that span the bake, and the last.
 	lasts := max(bake, loss.DefaultTimeout+loss.DefaultTimeout/4) + 2*k.every + poll
+	lasts = min(lasts, mostAsked)
 	defer func() { k.again = a.Clock.Now().Add(lasts) }()
+	// A gate waits for reports of nodes that were not told, too, but not for an API server that answers no more: then
+	// the gate's own calls fail, and it is asked anew.
+	ctx, cancel := context.WithTimeout(ctx, longestAsk)
+	defer cancel()
 	asked := &v1alpha1.Asked{Number: now.UnixNano(), ReportMillis: k.every.Milliseconds(),
 		ForMillis: lasts.Milliseconds()}
 	if k.nodes == nil {

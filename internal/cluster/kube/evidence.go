@@ -162,11 +162,14 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	return nil
 }
 
-// versionsOf are the versions of plans, by node.
+// versionsOf are the versions of the paths of plans, by node.
 func versionsOf(plans []v1alpha1.ProbePlan) map[string]string {
 	versions := make(map[string]string, len(plans))
 	for i := range plans {
 		versions[plans[i].Name] = plans[i].ResourceVersion
+		if generation := plans[i].Spec.Generation; generation > 0 { // what gates ask for makes no other paths
+			versions[plans[i].Name] = fmt.Sprintf("%s/%d", plans[i].UID, generation)
+		}
 	}
 	return versions
 }
@@ -361,6 +364,14 @@ func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
 // probeReports reads the reports of all nodes. Callers must not change them: if they are watched, all readers have the
 // same.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
+	reports, err := a.readReports(ctx)
+	if err == nil {
+		a.heard.Look(reports, a.Clock.Now())
+	}
+	return reports, err
+}
+
+func (a *Actor) readReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
 	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", 0,
 		func(o *reportObject) v1alpha1.ProbeReport { return o.ProbeReport })
 	for i := 0; listed && i < len(reports); i++ {

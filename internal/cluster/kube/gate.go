@@ -37,8 +37,6 @@ type Gate struct {
 	Contrast *loss.Contrast
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
-	// heard is when nodes were heard of, from the first gate on.
-	heard loss.Hearing
 }
 
 // Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails immediately
@@ -90,8 +88,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
-		g.heard.Look(now, g.Actor.Clock.Now())
-		watch.Hear(&g.heard, g.Actor.Clock.Now())
+		watch.Hear(&g.Actor.heard, g.Actor.Clock.Now())
 		left, away := g.leaves()
 		watch.Leave(left)
 		if !gate.Baseline { // there, what nodes lose that are about to leave would excuse what the network loses later

@@ -43,11 +43,22 @@ func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) bool {
 	}
 	p.asked[plan] = asked.Number
 	fast := max(time.Duration(asked.ReportMillis)*time.Millisecond, leastAsked)
+	until := now.Add(min(time.Duration(asked.ForMillis)*time.Millisecond, longestAsked))
 	if fast >= p.interval(now) {
+		if now.Before(p.until) && fast < p.every {
+			p.until = later(p.until, until)
+		}
 		return false // reports come as often anyway
 	}
-	p.fast, p.until = fast, now.Add(min(time.Duration(asked.ForMillis)*time.Millisecond, longestAsked))
+	p.fast, p.until = fast, until
 	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // interval is the time until the next report.

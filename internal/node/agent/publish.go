@@ -56,7 +56,7 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 	if err := p.findSeq(ctx); err != nil {
 		return err
 	}
-	status.At = time.Now()
+	status.At = time.Now().Round(0) // as readers get it: of a clock that may be set
 	status.Parts = goneSince(p.parts, status.Parts)
 	if short, ok := p.short(status); ok {
 		if written, err := p.writeShort(ctx, status.Parts, short); written || err != nil {
@@ -138,7 +138,7 @@ func (p *publisher) news(status v1alpha1.ProbeReportStatus) bool {
 	if p.full.Seq == 0 || time.Since(p.fullAt) >= p.fullEvery {
 		return false
 	}
-	status.At, status.Parts = time.Now(), goneSince(p.parts, slices.Clone(status.Parts))
+	status.At, status.Parts = time.Now().Round(0), goneSince(p.parts, slices.Clone(status.Parts))
 	_, ok := p.short(status)
 	return !ok
 }

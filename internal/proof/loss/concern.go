@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -63,16 +64,23 @@ func draw(salt, node string) uint64 {
 }
 
 // Hearing knows when each node was last heard of, by the clock of the process that looks. The zero value has heard of
-// none.
-type Hearing struct{ of map[string]heard }
+// none. It serves several goroutines.
+type Hearing struct {
+	lock   sync.Mutex
+	of     map[string]heard
+	looked time.Time
+}
 
 type heard struct {
 	seq int64
 	at  time.Time // zero if only one report was seen, whose age is unknown
 }
 
-// Look takes the latest reports. A node is heard of when its report is another one than before.
+// Look takes the latest reports. A node whose report is another one than before was heard of since the look before: it
+// may have been silent from then on, so that counts.
 func (h *Hearing) Look(reports []v1alpha1.ProbeReport, now time.Time) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
 	if h.of == nil {
 		h.of = make(map[string]heard, len(reports))
 	}
@@ -83,13 +91,16 @@ func (h *Hearing) Look(reports []v1alpha1.ProbeReport, now time.Time) {
 		case !known:
 			h.of[node] = heard{seq: seq}
 		case seq != last.seq:
-			h.of[node] = heard{seq, now}
+			h.of[node] = heard{seq, h.looked}
 		}
 	}
+	h.looked = now
 }
 
 // Silent is how long ago a node was last heard of: for ever, if its reports were never seen to change.
 func (h *Hearing) Silent(node string, now time.Time) time.Duration {
+	h.lock.Lock()
+	defer h.lock.Unlock()
 	if last := h.of[node]; !last.at.IsZero() {
 		return now.Sub(last.at)
 	}

@@ -31,8 +31,8 @@ type Limits struct {
 	// Timeout is the probes' timeout; evidence about denied paths is that much older than its report.
 	// 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Quiet is how long a node may be silent of which no fresh report is demanded (Evidence.Others). For half as
-	// long, a gate waits for a node that may know the reason for losses.
+	// Quiet is how long a node may be silent of which no fresh report is demanded (Evidence.Others), and how long ago
+	// its paths may have been measured.
 	Quiet time.Duration
 }
 
@@ -285,6 +285,7 @@ func Sources(paths []v1alpha1.Path) []string {
 // compare computes the result of each path: losses since Since, freshness since Asked.
 func compare(limits Limits, evidence Evidence) []delta {
 	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
+	reported := byNode(evidence.Now)
 	probers := restartedProbers(evidence)
 	var deltas []delta
 	account := NewAccount(evidence.Paths, evidence.Since, evidence.Now, limits.Timeout)
@@ -306,6 +307,8 @@ func compare(limits Limits, evidence Evidence) []delta {
 			d.missing = ""
 			if _, other := evidence.Others[path.Source.Node]; !other {
 				d.missing = wanting(limits, path.Path, asked[path.ID], after)
+			} else {
+				d.missing = idle(limits, path.Path, after, reported[path.Source.Node].At)
 			}
 			d.stalled(before, after, after.Last)
 		}
@@ -331,6 +334,16 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 		return path.ID + " got no answer at all"
 	}
 	return ""
+}
+
+// idle says that a path of which nothing fresh is demanded was not measured for longer than its node may be silent:
+// its prober may hang while the node's agent reports.
+func idle(limits Limits, path v1alpha1.Path, after v1alpha1.PathResult, reported time.Time) string {
+	lag := reported.Sub(after.Last)
+	if lag <= limits.Quiet+limits.Timeout+time.Duration(path.IntervalMillis)*time.Millisecond {
+		return ""
+	}
+	return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05")
 }
 
 // doubt sets unknown if the counts between two results cannot be trusted. Gaps that were dropped from a result are

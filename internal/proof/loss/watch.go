@@ -69,7 +69,7 @@ func (w *Watch) Hear(heard *Hearing, now time.Time) {
 	}
 }
 
-// first keeps when each node's first fresh report was made.
+// first keeps when each node's first report was made after the gate was asked. The one before may have been on its way.
 func (w *Watch) first(now []v1alpha1.ProbeReport) {
 	if w.evidence.First == nil {
 		return
@@ -79,7 +79,7 @@ func (w *Watch) first(now []v1alpha1.ProbeReport) {
 	}
 	for i := range now {
 		status := &now[i].Status
-		if _, known := w.evidence.First[now[i].Name]; !known && status.Seq > w.asked[now[i].Name].Seq {
+		if _, known := w.evidence.First[now[i].Name]; !known && status.Seq > w.asked[now[i].Name].Seq+1 {
 			w.evidence.First[now[i].Name] = status.At
 		}
 	}

@@ -14,9 +14,9 @@ func ReportEvery(nodes int) time.Duration {
 func FullEvery(nodes int) time.Duration { return min(60*ReportEvery(nodes), 5*time.Minute) }
 
 // AskedEvery is the time between two reports of nodes that a gate has told to report at once. It keeps the reports
-// of so many nodes at 250 a second or fewer, for the few seconds that the gate takes.
+// of so many nodes at 100 a second or fewer, for the few seconds that the gate takes.
 func AskedEvery(nodes int) time.Duration {
-	return max(time.Second, time.Duration(nodes)*4*time.Millisecond)
+	return max(time.Second, time.Duration(nodes)*10*time.Millisecond)
 }
 
 // Asks reports whether a gate tells nodes to report at once: in a cluster of so many nodes, and with so many to be

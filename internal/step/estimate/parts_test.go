@@ -148,10 +148,10 @@ func TestGate(t *testing.T) {
 		nodes, asked int
 		bake, want   time.Duration
 	}{
-		{500, 0, 0, 6800 * time.Millisecond},                        // three reports, every two seconds
-		{500, 0, 10 * time.Second, 12800 * time.Millisecond},        // as many as span the bake, and one
-		{500, 100, 0, 5800 * time.Millisecond},                      // a second to tell them, and four reports
-		{5000, 300, 0, 8600 * time.Millisecond},                     // three reports, every 1.2 s
+		{500, 0, 0, 15800 * time.Millisecond},                       // three reports, every five seconds
+		{500, 0, 10 * time.Second, 20800 * time.Millisecond},        // as many as span the bake, and two
+		{500, 100, 0, 6800 * time.Millisecond},                      // a second to tell them, and five reports
+		{5000, 300, 0, 12800 * time.Millisecond},                    // three reports, every 3 s
 		{1251, 0, 0, 20800 * time.Millisecond},                      // none is told
 		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nor here
 	} {

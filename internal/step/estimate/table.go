@@ -85,7 +85,7 @@ func (p Part) waits() time.Duration {
 		return max(2*path.ReportEvery(p.N), time.Duration(p.Bake))
 	}
 	every, span := path.AskedEvery(told), max(time.Duration(p.Bake), loss.DefaultTimeout+loss.DefaultTimeout/4)
-	reports := 1 + (span+every-1)/every
+	reports := 2 + (span+every-1)/every                      // the first of them may have been under way
 	return time.Duration(p.Asked)*perRequest + reports*every // all are told at once, some one by one
 }
 
