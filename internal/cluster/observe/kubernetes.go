@@ -62,6 +62,8 @@ func FromKubernetes(list []corev1.Event, since time.Time) []Event {
 			}
 		} else if of.Kind != "Pod" {
 			object = of.Kind + "s in " + of.Namespace
+		} else if e.Reason == "NodeNotReady" { // Kubernetes tells it of each pod of the node, too
+			what = "are on a node that is not Ready"
 		}
 		seen = append(seen, occurrence{group{object, what}, first, count})
 	}

@@ -141,19 +141,20 @@ func TestFromKubernetes(t *testing.T) {
 		event("FailedCreatePodSandBox", "Pod", "b", 8, 8, 1), event("Pulled", "Pod", "a", 5, 5, 1),
 		event("NodeNotReady", "Node", "n", 2, 2, 1), event("NodeNotReady", "Node", "n", -900, -900, 1),
 		event("Starting", "Node", "n", 3, 3, 1),
+		event("NodeNotReady", "Pod", "a", 4, 4, 1), event("NodeNotReady", "Pod", "b", 4, 4, 1),
 		{Reason: "LeaderElection", InvolvedObject: corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system",
 			Name: "scheduler"}, EventTime: metav1.NewMicroTime(at(30)),
 			Series: &corev1.EventSeries{Count: 2, LastObservedTime: metav1.NewMicroTime(at(40))}}}
 	events := FromKubernetes(first, at(0))
-	want := "09:30:02 node n is not Ready\n09:30:05 pods in shop could not be connected or started " +
-		"(FailedCreatePodSandBox) (4 times)\n" +
+	want := "09:30:02 node n is not Ready\n09:30:04 pods in shop are on a node that is not Ready (2 times)\n" +
+		"09:30:05 pods in shop could not be connected or started (FailedCreatePodSandBox) (4 times)\n" +
 		"09:30:30 Lease kube-system/scheduler has another leader (2 times)\n"
 	if got := lines(events); got != want {
 		t.Errorf("%swant:\n%s", got, want)
 	}
 	first[0].Count = 5
 	all, dropped := Union(events, FromKubernetes(first[:2], at(0)))
-	if len(all) != 3 || all[1].Count != 6 || dropped != 0 {
+	if len(all) != 4 || all[2].Count != 6 || dropped != 0 {
 		t.Errorf("read again: %s", lines(all))
 	}
 }
