@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,8 +16,12 @@ import (
 // HeldPrefix begins the finalizers of the copy's pods. No program removes them, except the removal of the copy.
 const HeldPrefix = "rehearsal.theseus.dev/"
 
-// holding finds finalizers that keep pods of a workload although all their containers have ended: what should remove
-// them does not. Others are not told from those that a program removes at once, which the copy does not have.
+// heldFor is how long a finalizer must have kept an ended pod: within seconds, what removes it still may.
+const heldFor = time.Minute
+
+// holding finds finalizers that keep pods of a workload although all their containers have ended, and their time to end
+// is over: what should remove them does not. Others are not told from those that a program removes at once, which the
+// copy does not have.
 func holding(s *cluster.Snapshot) (held map[string][]string, finalized map[string]bool) {
 	held, finalized = map[string][]string{}, map[string]bool{}
 	owner := s.Owners()
@@ -26,7 +31,8 @@ func holding(s *cluster.Snapshot) (held map[string][]string, finalized map[strin
 		name := by.Kind + " " + by.Namespace + "/" + by.Name
 		for _, finalizer := range foreign(pod.Finalizers) {
 			finalized[name] = true
-			if pod.DeletionTimestamp != nil && over(pod) {
+			if pod.DeletionTimestamp != nil && over(pod) &&
+				s.TakenAt.Sub(pod.DeletionTimestamp.Time) > heldFor {
 				_, last, _ := strings.Cut(finalizer, "/")
 				held[name] = append(held[name], HeldPrefix+last)
 			}

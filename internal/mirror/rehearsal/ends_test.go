@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +14,11 @@ import (
 
 // podOfWeb is a pod of the Deployment shop/web.
 func podOfWeb(edit func(*corev1.Pod)) corev1.Pod {
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1-a", Labels: map[string]string{
-		"pod-template-hash": "1"}, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1",
-		Controller: new(true)}}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a",
-		ReadinessProbe: &corev1.Probe{InitialDelaySeconds: 600, PeriodSeconds: 5}}}},
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1-a", UID: "a",
+		Labels:          map[string]string{"pod-template-hash": "1"},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", Controller: new(true)}}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a",
+			ReadinessProbe: &corev1.Probe{InitialDelaySeconds: 600, PeriodSeconds: 5}}}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", Image: "a:1", Ready: true,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
 	if edit != nil {
@@ -25,8 +27,11 @@ func podOfWeb(edit func(*corev1.Pod)) corev1.Pod {
 	return pod
 }
 
+// noon is a time.
+var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+
 func deleted(p *corev1.Pod) {
-	p.DeletionTimestamp = new(metav1.Now())
+	p.DeletionTimestamp = new(metav1.NewTime(noon))
 	p.Spec.TerminationGracePeriodSeconds = new(int64(3600))
 }
 
@@ -52,22 +57,29 @@ func TestSleeps(t *testing.T) {
 	}
 }
 
-// TestHold: only finalizers that keep ended pods are in the copy; others are told.
+// TestHold: only finalizers that have kept ended pods for a minute are in the copy; others are told.
 func TestHold(t *testing.T) {
+	over := func(p *corev1.Pod) { deleted(p); p.Status.Phase = "Failed" }
 	for name, c := range map[string]struct {
 		finalizers []string
 		edit       func(*corev1.Pod)
+		after      time.Duration // the snapshot
 		want       string
 		noted      int
 	}{
-		"none": {nil, deleted, "[]", 0},
-		"kept": {[]string{"example.com/a"}, func(p *corev1.Pod) { deleted(p); p.Status.Phase = "Failed" },
-			"[rehearsal.theseus.dev/a]", 0},
-		"runs":       {[]string{"example.com/a"}, deleted, "[]", 1},
-		"in use":     {[]string{"example.com/a"}, nil, "[]", 1},
-		"Kubernetes": {[]string{"batch.kubernetes.io/job-tracking", "foregroundDeletion", "a/"}, deleted, "[]", 0},
+		"none":           {nil, over, time.Hour, "[]", 0},
+		"kept":           {[]string{"example.com/a"}, over, heldFor + time.Second, "[rehearsal.theseus.dev/a]", 0},
+		"has just ended": {[]string{"example.com/a"}, over, heldFor, "[]", 1},
+		"files":          {[]string{"example.com/a"}, over, -1, "[]", 1}, // which do not say when they were made
+		"runs":           {[]string{"example.com/a"}, deleted, time.Hour, "[]", 1},
+		"in use":         {[]string{"example.com/a"}, nil, time.Hour, "[]", 1},
+		"Kubernetes": {[]string{"batch.kubernetes.io/job-tracking", "foregroundDeletion", "a/"}, over, time.Hour, "[]",
+			0},
 	} {
 		original := read(t, "odd.yaml")
+		if original.TakenAt = (metav1.Time{}); c.after >= 0 {
+			original.TakenAt = metav1.NewTime(noon.Add(c.after))
+		}
 		pod := podOfWeb(c.edit)
 		pod.Finalizers, pod.OwnerReferences[0].Name = c.finalizers, "web-x"
 		original.Pods = append(original.Pods, pod)

@@ -298,8 +298,8 @@ func (m *maker) lacks() {
 	say(m.notes.gates > 0, cluster.Count(m.notes.gates, "workload")+" with readiness gates",
 		"they are left out: nothing sets them for stand-ins")
 	say(m.notes.finalizers > 0, "finalizers of the pods of "+cluster.Count(m.notes.finalizers, "workload"),
-		"they are left out, since none kept an ended pod when the snapshot was taken, and the programs that remove "+
-			"them are not in the copy")
+		"they are left out, since none had kept an ended pod for a minute when the snapshot was taken, and the "+
+			"programs that remove them are not in the copy")
 	say(len(m.pods) > 0, "your images",
 		"stand-ins run the agent's image: whether the nodes can still pull yours is not rehearsed")
 	say(m.notes.schedulers > 0, cluster.Count(m.notes.schedulers, "workload")+" with a scheduler of its own",
