@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
@@ -71,8 +72,8 @@ type Run struct {
 	Metrics *metrics.Metrics
 	// Notify gets what happens; it may be nil.
 	Notify *notify.Target
-	// Noted gets the notes of the view, too. It may be nil.
-	Noted func(string)
+	// Denied is called each time that a budget denies an eviction, as that of kube.Actor. It may be nil.
+	Denied func(pod *corev1.Pod, why string)
 	// Follow watches the source of a plan's flag until it is stopped. It may be nil.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
 
@@ -281,7 +282,7 @@ func (r *Run) carryOut(ctx context.Context, lease *journal.Lease, records *journ
 	deps.Actor, deps.Journal = lease.Guard(deps.Actor), r.Metrics.Journal(lease.GuardJournal(records))
 	deps.Past, deps.Clock, deps.Together = past, Clock{}, Together(step.MostAtOnce)
 	deps.Control, deps.Hold = journal.NewControl(r.Client.Dynamic, r.Plan.Name), r.holding()
-	deps.Epoch, deps.By, deps.Theseus, deps.Note = lease.Epoch(), r.Holder, r.Theseus, r.note
+	deps.Epoch, deps.By, deps.Theseus, deps.Note = lease.Epoch(), r.Holder, r.Theseus, r.View.Note
 	reverts := &kube.Reverts{Actor: actor, Steps: r.Plan.Steps}
 	deps.Hindrance = r.hindrance(reverts, past)
 	deps.Notify = func(record engine.Record) {
@@ -353,18 +354,10 @@ func (r *Run) enter(ctx context.Context) error {
 	return journal.SetDesire(ctx, r.Client.Dynamic, r.Plan.Name, r.Desire)
 }
 
-// note tells what a long action waits for.
-func (r *Run) note(text string) {
-	r.View.Note(text)
-	if r.Noted != nil {
-		r.Noted(text)
-	}
-}
-
 func (r *Run) actor(epoch int64) *kube.Actor {
 	return &kube.Actor{
 		Typed: r.Client.Typed, Dynamic: r.Client.Dynamic, Mapper: r.Client.Mapper, Clock: Clock{},
-		Migration: r.Plan.Name, Epoch: epoch, Measured: MeasuredBy(r.Plan), Note: r.note,
+		Migration: r.Plan.Name, Epoch: epoch, Measured: MeasuredBy(r.Plan), Note: r.View.Note, Denied: r.Denied,
 	}
 }
 

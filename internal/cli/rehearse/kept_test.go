@@ -18,15 +18,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 )
 
-// TestKept: the copy is not removed under a migration that has not ended, neither at the end of a rehearsal nor by
-// remove, and the user is told how to remove it later.
-func TestKept(t *testing.T) {
+// migrations is a cluster without migrations.
+func migrations() *dynamicfake.FakeDynamicClient {
 	lists := map[schema.GroupVersionResource]string{}
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
 		lists[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version,
 			Resource: manifest.Plural(kind)}] = kind + "List"
 	}
-	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
+}
+
+// TestKept: the copy is not removed under a migration that has not ended, neither at the end of a rehearsal nor by
+// remove, and the user is told how to remove it later.
+func TestKept(t *testing.T) {
+	dynamic := migrations()
 	migration := manifest.Namespace().DeepCopy()
 	migration.SetAPIVersion(v1alpha1.APIVersion)
 	migration.SetKind("Migration")

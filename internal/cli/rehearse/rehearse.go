@@ -98,8 +98,8 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags := command.Flags()
 	o.registerFrom(flags)
 	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
-	flags.DurationVar(&o.patience, "patience", 0, "how long the run on the copy waits for pods of a node to be moved, "+
-		"at most (default: as long as the run of the original would, from 10 min)")
+	flags.DurationVar(&o.patience, "patience", 0, "longest time that the run on the copy waits for the pods of a node "+
+		"to move (default: as on the original, at least 10 min)")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
 	flags.BoolVar(&o.once, "once", false, "run the change once to the end, without rolling it back halfway before")
 	flags.StringSliceVar(&o.named, "faults", nil, "FAULT, FAULT@STEP or FAULT@random: run the change once more with "+
@@ -162,8 +162,8 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	case o.wait < time.Second:
 		return spec, exit.Fail(exit.Usage, "give 1s or more", "--wait %s is too short", o.wait)
 	case o.patience != 0 && o.patience < rehearsal.Lasts:
-		return spec, exit.Fail(exit.Usage, fmt.Sprintf("give %s or more, so that what stops pods is seen",
-			rehearsal.Lasts), "--patience %s is too short", o.patience)
+		return spec, exit.Fail(exit.Usage, fmt.Sprintf("give %s or more: a problem must last that long to be "+
+			"reported as a trap", rehearsal.Lasts), "--patience %s is too short", o.patience)
 	}
 	switch {
 	case a.Output == "" || a.Output == "text" || strings.HasSuffix(a.Output, ".json"):
@@ -505,7 +505,7 @@ func carryOut(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan
 		return err
 	}
 	r := execute.New(a, client, mirror.Access{}, p, true)
-	r.Noted = w.noted
+	r.Denied = w.denied
 	return execute.Run(ctx, a, r, &execute.Outward{})
 }
 

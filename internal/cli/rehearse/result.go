@@ -171,9 +171,11 @@ func (r *result) after(before, now []string, err error) {
 	}
 }
 
-// fault runs the change with a fault. An error says that no other run can follow.
+// fault runs the change with a fault; what it shows is of the fault. An error says that no other run can follow.
 func (r *result) fault(ctx context.Context, a *app.App, s *scratch.Scratch, p *plan.Plan, n int, f placed,
 	made *rehearsal.Copy, unplaced []string, wait time.Duration, w *watcher) error {
+	w.pause()
+	defer w.resume()
 	fmt.Fprintf(a.Err, "the change begins again, with the fault %s, and is rolled back after step %d of %d\n",
 		printable.Line(f.Name+" with "+newFaulted(p, f).when()), n, len(p.Steps))
 	one, b, err := withFault(ctx, a, s.Client, p, n, f, w)

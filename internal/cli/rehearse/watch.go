@@ -25,6 +25,8 @@ const lookEvery = 2 * time.Second
 type watcher struct {
 	lock  sync.Mutex
 	watch rehearsal.Watch
+	// off says that a run with a fault is under way: its troubles are of the fault.
+	off bool
 }
 
 // watching looks at the pods of the copy until it is stopped.
@@ -38,9 +40,7 @@ func watching(ctx context.Context, client *kube.Client, made *rehearsal.Copy) (w
 	done.Go(func() {
 		for {
 			if now, err := seen(ctx, client); err == nil { // one that failed shows nothing
-				w.lock.Lock()
-				w.watch.Look(now)
-				w.lock.Unlock()
+				w.look(now)
 			}
 			if outage.Sleep(ctx, lookEvery) != nil {
 				return
@@ -66,13 +66,35 @@ func seen(ctx context.Context, client *kube.Client) (now rehearsal.Seen, err err
 	return rehearsal.Seen{At: time.Now(), Pods: pods.Items, ReplicaSets: sets.Items}, nil
 }
 
-// noted takes in what a run waits for.
-func (w *watcher) noted(note string) {
-	if namespace, name, why, is := kube.Denied(note); is {
-		w.lock.Lock()
-		defer w.lock.Unlock()
-		w.watch.Denied(namespace, name, why)
+func (w *watcher) look(now rehearsal.Seen) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if !w.off {
+		w.watch.Look(now)
 	}
+}
+
+// denied takes in that a budget denies an eviction.
+func (w *watcher) denied(pod *corev1.Pod, why string) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if !w.off {
+		w.watch.Denied(time.Now(), pod, why)
+	}
+}
+
+// pause takes in nothing until resume, which begins anew: what is there then is not of the runs that follow.
+func (w *watcher) pause() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.off = true
+}
+
+func (w *watcher) resume() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.off = false
+	w.watch.Again()
 }
 
 // shown is what lasted until now.

@@ -1,7 +1,11 @@
 package rehearse
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +15,10 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
+	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/run/propose"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -96,10 +102,67 @@ func TestSeen(t *testing.T) {
 		t.Errorf("%v: %+v", err, now)
 	}
 	w, stop := watching(t.Context(), &kube.Client{Typed: fake.NewClientset(pod("shop"))}, &rehearsal.Copy{})
-	w.noted("waiting: a PodDisruptionBudget denies the eviction of pod shop/a")
-	w.noted("waiting: something else")
+	w.denied(pod("shop"), "")
 	stop()
 	if got := w.shown(nil); len(got) > 0 {
 		t.Errorf("what lasted no time is shown: %+v", got)
+	}
+}
+
+// says is a writer that calls a function.
+type says func(text string)
+
+func (s says) Write(data []byte) (int, error) { s(string(data)); return len(data), nil }
+
+// TestFaultUnwatched: nothing is taken in while the change runs with a fault, and the watch begins anew after it.
+func TestFaultUnwatched(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(state, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("THESEUS_STATE_DIR", state) // so that the run ends before it begins
+	w := &watcher{}
+	told := false
+	a := &app.App{Streams: app.Streams{Out: io.Discard, Err: says(func(text string) {
+		told = told || strings.Contains(text, "with the fault") && w.off
+	})}}
+	s := &scratch.Scratch{Client: &kube.Client{Typed: fake.NewClientset(), Dynamic: migrations()}}
+	p := &plan.Plan{Name: "p", Steps: []step.Step{{ID: "a", Title: "Adopt"}}}
+	f := placed{Fault: rehearsal.Fault{Name: "agent", At: 1}, node: "a"}
+	if err := (&result{}).fault(t.Context(), a, s, p, 1, f, nil, nil, 0, w); err == nil {
+		t.Error("the run did not end")
+	}
+	if !told || w.off {
+		t.Errorf("paused while it ran: %v, and after it: %v", told, w.off)
+	}
+}
+
+// TestPause: troubles while a watcher pauses, in a run with a fault, are not shown, nor are those that the fault left.
+func TestPause(t *testing.T) {
+	w := &watcher{watch: rehearsal.Watch{Users: map[string]bool{"shop": true}}}
+	at := time.Now()
+	look := func(waiting string) {
+		for range 10 {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", UID: "a"}}
+			if waiting != "" {
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: waiting}}}}
+			}
+			at = at.Add(10 * time.Second)
+			w.look(rehearsal.Seen{At: at, Pods: []corev1.Pod{pod}})
+		}
+	}
+	look("")
+	w.pause()
+	look("ErrImagePull")
+	w.resume()
+	look("ErrImagePull")
+	look("")
+	if got := w.shown(nil); len(got) > 0 {
+		t.Errorf("%+v", got)
+	}
+	look("CrashLoopBackOff")
+	if got := w.shown(nil); len(got) != 1 {
+		t.Errorf("after the pause: %+v", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +56,9 @@ type Actor struct {
 	Measured Measured
 	// Note is called with a line that says what a long action is waiting for. It may be nil.
 	Note func(string)
+	// Denied is called each time that a budget denies the eviction of a pod, with what the API server says about the
+	// budget. It may be nil.
+	Denied func(pod *corev1.Pod, why string)
 
 	turns turns
 	moved moved

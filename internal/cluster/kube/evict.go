@@ -321,18 +321,6 @@ func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev
 	return moved, err
 }
 
-// deniedNote begins the note that a budget denies the eviction of a pod, which follows.
-const deniedNote = "waiting: a PodDisruptionBudget denies the eviction of pod "
-
-// Denied reads a note of an Actor: the pod whose eviction a budget denies, and what the API server says about the
-// budget.
-func Denied(note string) (namespace, name, why string, is bool) {
-	pod, is := strings.CutPrefix(note, deniedNote)
-	pod, why, _ = strings.Cut(pod, ": ")
-	namespace, name, _ = strings.Cut(pod, "/")
-	return namespace, name, why, is
-}
-
 // askToGo requests the eviction until the PDB allows it.
 func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 	eviction := &policyv1.Eviction{
@@ -348,7 +336,11 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		if !said && a.Note != nil {
-			a.Note(fmt.Sprintf("%s%s/%s%s", deniedNote, pod.Namespace, pod.Name, budgetIn(err)))
+			a.Note(fmt.Sprintf("waiting: a PodDisruptionBudget denies the eviction of pod %s/%s%s", pod.Namespace,
+				pod.Name, budgetIn(err)))
+		}
+		if a.Denied != nil {
+			a.Denied(pod, strings.TrimPrefix(budgetIn(err), ": "))
 		}
 		if wait := a.pause(ctx, poll); wait != nil {
 			return fmt.Errorf("its PodDisruptionBudget denies the eviction%s: %w", budgetIn(err), err)

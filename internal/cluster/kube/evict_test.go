@@ -129,7 +129,17 @@ func TestEvictHeldByItsBudget(t *testing.T) {
 			w.recreate("web-a", ownedBy("ReplicaSet", "web-1"))
 		}
 	}
+	denied := 0
+	w.Denied = func(pod *corev1.Pod, why string) {
+		denied++
+		if pod.Name != "web-a" || why != "" {
+			t.Errorf("denied: %s: %s", pod.Name, why)
+		}
+	}
 	done, err := w.evicted()
+	if denied != 4 {
+		t.Errorf("told of %d denials", denied)
+	}
 	want := EvictedPod{Namespace: "shop", Name: "web-a", Workload: "Deployment/shop/web",
 		HeldMillis: 1000, WholeMillis: 500}
 	if err != nil || !slices.Equal(done.Pods, []EvictedPod{want}) {
@@ -549,19 +559,5 @@ func TestEvictOfAForeignKind(t *testing.T) {
 				t.Errorf("%+v after %d waits: %v", done.Pods, waits, err)
 			}
 		})
-	}
-}
-
-// TestDenied: a note that a budget denies an eviction is read; others are not.
-func TestDenied(t *testing.T) {
-	for note, want := range map[string][3]string{
-		deniedNote + "shop/web-1":                            {"shop", "web-1", ""},
-		deniedNote + "shop/web-1: The budget: needs 2":       {"shop", "web-1", "The budget: needs 2"},
-		"waiting: Deployment/shop/web has 1 of 2 pods ready": {},
-	} {
-		namespace, name, why, is := Denied(note)
-		if want[0] != "" != is || is && [3]string{namespace, name, why} != want {
-			t.Errorf("%q: %q %q %q %v", note, namespace, name, why, is)
-		}
 	}
 }

@@ -3,13 +3,13 @@ package rehearsal
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/observe"
@@ -21,12 +21,12 @@ type Trap string
 // The traps that a run on a copy shows.
 const (
 	TrapBudget    Trap = "budget"    // a PodDisruptionBudget denies an eviction
-	TrapDrain     Trap = "drain"     // a deleted pod goes on running
-	TrapFinalizer Trap = "finalizer" // a deleted pod has ended, and stays
+	TrapDrain     Trap = "drain"     // a deleted pod does not terminate
+	TrapFinalizer Trap = "finalizer" // a deleted pod has terminated, and remains
 	TrapImage     Trap = "image"     // an image cannot be pulled
 	TrapStart     Trap = "start"     // a container does not start, or ends again
-	TrapProbe     Trap = "probe"     // a container runs, and is not ready
-	TrapNode      Trap = "node"      // a pod finds no node
+	TrapProbe     Trap = "probe"     // a container runs but is not ready
+	TrapNode      Trap = "node"      // a pod cannot be scheduled
 	TrapRefused   Trap = "refused"   // the API server refuses new pods: a webhook, a quota
 )
 
@@ -39,38 +39,84 @@ type Shown struct {
 	// Object is whose pods it is about, such as Deployment shop/web.
 	Object string `json:"object"`
 	What   string `json:"what"`
-	// Checks are the IDs of the checks that had found it on the original.
+	// Checks are the IDs of the checks that had reported it on the original.
 	Checks []string `json:"checks,omitempty"`
 }
 
 // String is the trouble in a line.
 func (s Shown) String() string {
-	return fmt.Sprintf("the run showed a trap (%s): %s: %s; found before by %s", s.Trap, s.Object, s.What, s.before())
+	by := "no check had reported it"
+	if len(s.Checks) > 0 {
+		by = "already reported by " + strings.Join(s.Checks, ", ")
+	}
+	return fmt.Sprintf("the run showed a trap (%s): %s: %s; %s", s.Trap, s.Object, s.What, by)
 }
 
-// before names the checks that had found it.
-func (s Shown) before() string { return cmp.Or(strings.Join(s.Checks, ", "), "no check") }
+// gap is how far two looks, or two denials, may be apart for a trouble to last between them: while the API server is
+// away, nobody can tell it that a trouble is over.
+const gap = 15 * time.Second
+
+// trouble is one of the pods of a workload.
+type trouble struct {
+	object string
+	trap   Trap
+}
+
+// single is one of one pod, by its UID, and of one of its containers; or of one ReplicaSet.
+type single struct {
+	trouble
+	uid, part string
+}
+
+// denial is the time in which a budget denied the eviction of a pod.
+type denial struct{ first, last time.Time }
 
 // Watch collects what lasts of the troubles that are seen while changes run on the copy. The zero value has seen
 // nothing.
 type Watch struct {
 	// Users are the namespaces of the copy. Of other pods, only those that cannot start are told.
-	Users map[string]bool
-	// denied are the pods whose eviction was denied, with what the API server said.
-	denied map[string]string
-	since  map[[2]string]time.Time
-	// old are troubles that were there at the first look: no change has made them.
-	old    map[[2]string]bool
+	Users  map[string]bool
+	denied map[types.UID]denial
+	// since is when troubles began. Each pod has its own: pods that end or start one after another, each in its time,
+	// are no trouble.
+	since map[single]time.Time
+	// old are troubles that were there at the first look: no change has made them, also when they come and go.
+	old    map[trouble]bool
+	last   time.Time
 	looked bool
-	shown  map[[2]string]Shown
+	shown  map[trouble]Shown
 }
 
-// Denied notes that a budget denied the eviction of a pod, in the words of the API server.
-func (w *Watch) Denied(namespace, name, why string) {
-	if w.denied == nil {
-		w.denied = map[string]string{}
+// Again begins anew: what is there at the next look, no change after it has made. What was shown stays.
+func (w *Watch) Again() { w.looked, w.since, w.denied = false, nil, nil }
+
+// Denied notes that a budget denied the eviction of a pod at a time, in the words of the API server.
+func (w *Watch) Denied(at time.Time, pod *corev1.Pod, why string) {
+	lasts := w.denied[pod.UID]
+	if at.Sub(lasts.last) > gap {
+		lasts.first = at
 	}
-	w.denied[namespace+"/"+name] = why
+	lasts.last = at
+	if w.denied == nil {
+		w.denied = map[types.UID]denial{}
+	}
+	w.denied[pod.UID] = lasts
+	if at.Sub(lasts.first) >= Lasts {
+		w.show(Shown{Trap: TrapBudget, Object: observe.Workload(pod), What: strings.TrimSuffix(
+			"a PodDisruptionBudget denies the eviction of its pods: "+why, ": ")})
+	}
+}
+
+// show keeps the first trouble of its trap and object.
+func (w *Watch) show(one Shown) {
+	key := trouble{one.Object, one.Trap}
+	if _, known := w.shown[key]; known {
+		return
+	}
+	if w.shown == nil {
+		w.shown = map[trouble]Shown{}
+	}
+	w.shown[key] = one
 }
 
 // Seen are the pods and ReplicaSets of the scratch cluster at a time.
@@ -80,32 +126,45 @@ type Seen struct {
 	ReplicaSets []appsv1.ReplicaSet
 }
 
+// adder takes in a trouble, of a container if part names one.
+type adder func(trap Trap, part, what string, args ...any)
+
 // Look takes in what there is now.
 func (w *Watch) Look(now Seen) {
-	found := map[[2]string]Shown{}
-	add := func(trap Trap, object, what string, args ...any) {
-		key := [2]string{object, string(trap)}
-		if _, known := found[key]; !known {
-			found[key] = Shown{Trap: trap, Object: object, What: fmt.Sprintf(what, args...)}
+	since := map[single]time.Time{}
+	if !w.looked || now.At.Sub(w.last) > gap {
+		w.since = nil
+	}
+	first := !w.looked
+	w.looked, w.last = true, now.At
+	if w.old == nil {
+		w.old = map[trouble]bool{}
+	}
+	add := func(object string, uid types.UID) adder {
+		return func(trap Trap, part, what string, args ...any) {
+			key := single{trouble{object, trap}, string(uid), part}
+			began, known := w.since[key]
+			if !known {
+				began = now.At
+			}
+			since[key] = began
+			w.old[key.trouble] = w.old[key.trouble] || first
+			if !w.old[key.trouble] && now.At.Sub(began) >= Lasts {
+				w.show(Shown{Trap: trap, Object: object, What: fmt.Sprintf(what, args...)})
+			}
 		}
 	}
-	there := map[string]bool{}
 	for i := range now.Pods {
 		pod := &now.Pods[i]
-		name := pod.Namespace + "/" + pod.Name
-		if pod.DeletionTimestamp == nil {
-			there[name] = true
-		}
-		if why, denied := w.denied[name]; denied && pod.DeletionTimestamp == nil {
-			add(TrapBudget, observe.Workload(pod), "%s", strings.TrimSuffix("a PodDisruptionBudget denies the "+
-				"eviction of its pods: "+why, ": "))
+		object := observe.Workload(pod)
+		if first && endedLately(pod, now.At) {
+			w.old[trouble{object, TrapStart}] = true
 		}
 		if w.Users[pod.Namespace] {
-			ofPod(pod, add)
+			ofPod(pod, add(object, pod.UID))
 		}
-		starts(pod, add)
+		starts(pod, add(object, pod.UID))
 	}
-	maps.DeleteFunc(w.denied, func(name, _ string) bool { return !there[name] })
 	for i := range now.ReplicaSets {
 		set := &now.ReplicaSets[i]
 		object := "ReplicaSet " + set.Namespace + "/" + set.Name
@@ -116,36 +175,24 @@ func (w *Watch) Look(now Seen) {
 		}
 		for _, condition := range set.Status.Conditions {
 			if condition.Type == appsv1.ReplicaSetReplicaFailure && condition.Status == corev1.ConditionTrue {
-				add(TrapRefused, object, "the API server refuses new pods: %s", condition.Message)
+				add(object, set.UID)(TrapRefused, "", "the API server refuses new pods: %s", condition.Message)
 			}
 		}
 	}
-	if !w.looked {
-		w.looked, w.old = true, map[[2]string]bool{}
-		w.since, w.shown = map[[2]string]time.Time{}, map[[2]string]Shown{}
-		for key := range found {
-			w.old[key] = true
-		}
-	}
-	gone := func(key [2]string) bool { _, still := found[key]; return !still }
-	maps.DeleteFunc(w.since, func(key [2]string, _ time.Time) bool { return gone(key) })
-	maps.DeleteFunc(w.old, func(key [2]string, _ bool) bool { return gone(key) })
-	for key, one := range found {
-		if w.old[key] {
-			continue
-		}
-		if w.since[key].IsZero() {
-			w.since[key] = now.At
-		}
-		if now.At.Sub(w.since[key]) >= Lasts {
-			w.shown[key] = one
-		}
-	}
+	w.since = since
+}
+
+// endedLately reports whether a container of a pod has ended so lately that the kubelet still counts it as crashing,
+// also while it runs: after 10 minutes, the back-off begins anew.
+func endedLately(pod *corev1.Pod, now time.Time) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		ended := c.LastTerminationState.Terminated
+		return ended != nil && now.Sub(ended.FinishedAt.Time) < 10*time.Minute
+	})
 }
 
 // ofPod finds what is wrong with a pod, whatever is the matter with its budget.
-func ofPod(pod *corev1.Pod, add func(trap Trap, object, what string, args ...any)) {
-	object := observe.Workload(pod)
+func ofPod(pod *corev1.Pod, add adder) {
 	if pod.DeletionTimestamp != nil {
 		grace := int64(0)
 		if pod.Spec.TerminationGracePeriodSeconds != nil {
@@ -153,16 +200,16 @@ func ofPod(pod *corev1.Pod, add func(trap Trap, object, what string, args ...any
 		}
 		switch {
 		case !over(pod):
-			add(TrapDrain, object, "deleted pods go on running; their grace period is %d s", grace)
+			add(TrapDrain, "", "its deleted pods do not terminate; their grace period is %d s", grace)
 		case len(pod.Finalizers) > 0:
-			add(TrapFinalizer, object, "deleted pods have ended, and stay: the finalizer %s is not removed",
+			add(TrapFinalizer, "", "its deleted pods have terminated but remain: nothing removes the finalizer %s",
 				strings.Join(pod.Finalizers, ", "))
 		}
 		return
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			add(TrapNode, object, "its pods find no node: %s", condition.Message)
+			add(TrapNode, "", "its pods cannot be scheduled: %s", condition.Message)
 		}
 	}
 	for _, status := range pod.Status.ContainerStatuses {
@@ -172,34 +219,33 @@ func ofPod(pod *corev1.Pod, add func(trap Trap, object, what string, args ...any
 		for _, container := range pod.Spec.Containers {
 			probe := cmp.Or(container.StartupProbe, container.ReadinessProbe)
 			if container.Name == status.Name && probe != nil {
-				add(TrapProbe, object, "its container %s runs, and is not ready: its probe begins after %d s, and "+
-					"asks every %d s", status.Name, probe.InitialDelaySeconds, probe.PeriodSeconds)
+				add(TrapProbe, status.Name, "its container %s runs but is not ready: the probe starts after %d s and "+
+					"repeats every %d s", status.Name, probe.InitialDelaySeconds, probe.PeriodSeconds)
 			}
 		}
 	}
 }
 
 // starts finds containers of a pod that cannot start.
-func starts(pod *corev1.Pod, add func(trap Trap, object, what string, args ...any)) {
+func starts(pod *corev1.Pod, add adder) {
 	if pod.DeletionTimestamp != nil {
 		return
 	}
-	object := observe.Workload(pod)
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		waiting := status.State.Waiting
 		switch {
 		case waiting != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
 			"ErrImageNeverPull", "RegistryUnavailable"}, waiting.Reason):
-			add(TrapImage, object, "the image %s cannot be pulled", status.Image)
+			add(TrapImage, status.Name, "the image %s cannot be pulled", status.Image)
 		case waiting != nil && slices.Contains([]string{"CrashLoopBackOff", "CreateContainerConfigError",
 			"CreateContainerError", "RunContainerError"}, waiting.Reason):
-			add(TrapStart, object, "its container %s does not start: %s: %s", status.Name, waiting.Reason,
+			add(TrapStart, status.Name, "its container %s does not start: %s: %s", status.Name, waiting.Reason,
 				waiting.Message)
 		}
 	}
 }
 
-// checksOf are the checks that may find a trap before a run does.
+// checksOf are the checks that may report a trap before a run shows it.
 func checksOf(trap Trap) []string {
 	switch trap {
 	case TrapBudget:
@@ -207,27 +253,45 @@ func checksOf(trap Trap) []string {
 	case TrapImage:
 		return []string{"agent/image", "node/image-absent"}
 	case TrapProbe, TrapStart:
-		return []string{"workload/unready", "workload/readiness"}
+		return []string{"workload/unready"}
 	case TrapNode:
-		return []string{"labels/removed-in-use", "taints/removed-in-use", "node/capacity", "node/not-ready"}
+		return []string{"labels/removed-in-use", "taints/removed-in-use"}
 	case TrapRefused:
 		return []string{"webhook/deadlock"}
 	}
 	return nil
 }
 
-// Shown is what lasted, in the order of its objects. found are the findings on the original.
+// about reports whether a finding is about what a run showed: about the same workload, or about the budget, the image
+// or the webhook that is named in it.
+func (s Shown) about(f *finding.Finding) bool {
+	_, name, _ := strings.Cut(s.Object, " ")
+	namespace, _, _ := strings.Cut(name, "/")
+	image := strings.TrimSuffix(strings.TrimPrefix(s.What, "the image "), " cannot be pulled")
+	switch f.Subject.Kind {
+	case "PodDisruptionBudget":
+		return f.Subject.Namespace == namespace && strings.Contains(s.What, "disruption budget "+f.Subject.Name+" ")
+	case "Image":
+		return f.Subject.Name == image
+	case "Change":
+		return slices.ContainsFunc(strings.Fields(f.Message),
+			func(word string) bool { return strings.Trim(word, "\",;:") == image })
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		hook, _ := f.Evidence["webhook"].(string) // the API server names this, not its configuration
+		return hook != "" && strings.Contains(s.What, fmt.Sprintf("failed calling webhook %q", hook))
+	}
+	return f.Subject.Namespace != "" && s.Object == f.Subject.Kind+" "+f.Subject.Namespace+"/"+f.Subject.Name
+}
+
+// Shown is what lasted, in the order of its objects. found are the findings on the original. What a check only mentions
+// (info) it has not reported.
 func (w *Watch) Shown(found []finding.Finding) []Shown {
 	var all []Shown
 	for _, one := range w.shown {
-		_, name, _ := strings.Cut(one.Object, " ")
-		namespace, _, _ := strings.Cut(name, "/")
-		for _, f := range found {
-			// a budget is in the namespace of its pods; nodes, images and webhooks are in none
-			about := f.Subject.Namespace == namespace && (f.Subject.Kind == "PodDisruptionBudget" &&
-				strings.Contains(one.What+" ", " "+f.Subject.Name+" ") ||
-				one.Object == f.Subject.Kind+" "+namespace+"/"+f.Subject.Name) || f.Subject.Namespace == ""
-			if about && slices.Contains(checksOf(one.Trap), f.ID) && !slices.Contains(one.Checks, f.ID) {
+		for i := range found {
+			f := &found[i]
+			if f.Severity != finding.Info && slices.Contains(checksOf(one.Trap), f.ID) && one.about(f) &&
+				!slices.Contains(one.Checks, f.ID) {
 				one.Checks = append(one.Checks, f.ID)
 			}
 		}
@@ -240,10 +304,10 @@ func (w *Watch) Shown(found []finding.Finding) []Shown {
 	return all
 }
 
-// ShownTable is what a run showed, with the checks that had found it.
+// ShownTable is what a run showed, with the checks that had reported it.
 func ShownTable(all []Shown) Table {
-	return tableOf("What the run showed", []string{"TRAP", "PODS OF", "WHAT", "FOUND BEFORE BY"}, all,
+	return tableOf("What the run showed", []string{"TRAP", "PODS OF", "WHAT", "REPORTED BY CHECK"}, all,
 		func(s Shown) []string {
-			return []string{string(s.Trap), s.Object, s.What, s.before()}
+			return []string{string(s.Trap), s.Object, s.What, cmp.Or(strings.Join(s.Checks, ", "), "no check")}
 		})
 }

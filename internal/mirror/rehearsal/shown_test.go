@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 )
@@ -23,12 +25,11 @@ func waits(reason string) func(*corev1.Pod) {
 // TestShown: a trouble is shown when it has lasted, by the name of its workload; one that ends before, that was there
 // before the change, or that pods of others have, is not.
 func TestShown(t *testing.T) {
-	start := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	failure := appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1",
 		OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web", Controller: new(true)}}},
 		Status: appsv1.ReplicaSetStatus{Conditions: []appsv1.ReplicaSetCondition{{
 			Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue,
-			Message: `failed calling webhook "hook"`}}}}
+			Message: `failed calling webhook "hook.a.io"`}}}}
 	for name, c := range map[string]struct {
 		edit func(*corev1.Pod)
 		sets []appsv1.ReplicaSet
@@ -38,40 +39,41 @@ func TestShown(t *testing.T) {
 		"nothing": {},
 		"denied": {deny: "The disruption budget never needs 2 healthy pods and has 2 currently", want: "budget: " +
 			"Deployment shop/web: a PodDisruptionBudget denies the eviction of its pods: The disruption budget never " +
-			"needs 2 healthy pods and has 2 currently; found before by pdb/blocks"},
-		"runs on": {edit: deleted, want: "drain: Deployment shop/web: deleted pods go on running; their grace period " +
-			"is 3600 s; found before by no check"},
+			"needs 2 healthy pods and has 2 currently; already reported by pdb/blocks"},
+		"runs on": {edit: deleted, want: "drain: Deployment shop/web: its deleted pods do not terminate; their grace " +
+			"period is 3600 s; no check had reported it"},
 		"held": {edit: func(p *corev1.Pod) {
 			deleted(p)
 			p.Finalizers, p.Status.Phase = []string{HeldPrefix + "sink"}, corev1.PodSucceeded
-		}, want: "finalizer: Deployment shop/web: deleted pods have ended, and stay: the finalizer " +
-			"rehearsal.theseus.dev/sink is not removed; found before by no check"},
+		}, want: "finalizer: Deployment shop/web: its deleted pods have terminated but remain: nothing removes the " +
+			"finalizer rehearsal.theseus.dev/sink; no check had reported it"},
 		"ends": {edit: func(p *corev1.Pod) { // the API server is about to remove it
 			deleted(p)
 			p.Status.Phase = corev1.PodSucceeded
 		}},
 		"no image": {edit: waits("ImagePullBackOff"), want: "image: Deployment shop/web: the image a:1 cannot be " +
-			"pulled; found before by node/image-absent"},
+			"pulled; already reported by agent/image, node/image-absent"},
 		"crashes": {edit: waits("CrashLoopBackOff"), want: "start: Deployment shop/web: its container a does not " +
-			"start: CrashLoopBackOff: why; found before by no check"},
+			"start: CrashLoopBackOff: why; no check had reported it"},
 		"is being made": {edit: waits("ContainerCreating")},
 		"not ready": {edit: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false },
-			want: "probe: Deployment shop/web: its container a runs, and is not ready: its probe begins after 600 s, " +
-				"and asks every 5 s; found before by workload/unready"},
+			want: "probe: Deployment shop/web: its container a runs but is not ready: the probe starts after 600 s " +
+				"and repeats every 5 s; already reported by workload/unready"},
 		"no node": {edit: func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 				Message: "0/2 nodes"}}
-		}, want: "node: Deployment shop/web: its pods find no node: 0/2 nodes; found before by no check"},
+		}, want: "node: Deployment shop/web: its pods cannot be scheduled: 0/2 nodes; no check had reported it"},
 		"refused": {sets: []appsv1.ReplicaSet{failure}, want: "refused: Deployment shop/web: the API server refuses " +
-			`new pods: failed calling webhook "hook"; found before by webhook/deadlock`},
+			`new pods: failed calling webhook "hook.a.io"; already reported by webhook/deadlock`},
 	} {
 		found := []finding.Finding{
 			{ID: "pdb/blocks", Subject: finding.Subject{Kind: "PodDisruptionBudget", Namespace: "shop", Name: "other"}},
 			{ID: "pdb/blocks", Subject: finding.Subject{Kind: "PodDisruptionBudget", Namespace: "shop", Name: "never"}},
 			{ID: "node/image-absent", Subject: finding.Subject{Kind: "Image", Name: "a:1"}},
-			{ID: "webhook/deadlock", Subject: finding.Subject{Kind: "ValidatingWebhookConfiguration", Name: "hook"}},
-			{ID: "workload/unready", Subject: finding.Subject{Kind: "Deployment", Namespace: "shop", Name: "web"}},
-			{ID: "workload/readiness", Subject: finding.Subject{Kind: "Deployment", Namespace: "shop", Name: "else"}}}
+			{ID: "agent/image", Subject: finding.Subject{Kind: "Change"}, Message: "no image a:1, and"},
+			{ID: "webhook/deadlock", Subject: finding.Subject{Kind: "ValidatingWebhookConfiguration", Name: "hook"},
+				Evidence: map[string]any{"webhook": "hook.a.io"}},
+			{ID: "workload/unready", Subject: finding.Subject{Kind: "Deployment", Namespace: "shop", Name: "web"}}}
 		if name == "crashes" {
 			found = nil
 		}
@@ -90,13 +92,14 @@ func TestShown(t *testing.T) {
 				slices.Contains([]string{"denied", "no image", "crashes", "refused"}, name)},
 		} {
 			w := Watch{Users: map[string]bool{looks.of: true}}
-			look := func(s Seen, at time.Duration) { s.At = start.Add(at); w.Look(s) }
+			look := func(s Seen, at time.Duration) { s.At = noon.Add(at); w.Look(s) }
 			look(looks.first, 0)
-			if c.deny != "" {
-				w.Denied("shop", "web-1-a", c.deny)
+			for at := time.Duration(0); at <= looks.after; at += time.Second {
+				if c.deny != "" {
+					w.Denied(noon.Add(at), &looks.then.Pods[0], c.deny)
+				}
+				look(looks.then, time.Second+at)
 			}
-			look(looks.then, time.Second)
-			look(looks.then, time.Second+looks.after)
 			look(Seen{}, time.Second+looks.after+time.Second) // what is shown stays
 			look(well, 5*Lasts)
 			var said []string
@@ -115,19 +118,195 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestShownAgain: a pod that was denied and then evicted is not shown, nor is a trouble that comes and goes.
-func TestShownAgain(t *testing.T) {
-	w, at := Watch{Users: map[string]bool{"shop": true}}, time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	w.Denied("shop", "web-1-a", "")
-	w.Denied("shop", "gone", "")
-	for i := range 10 {
-		pod := podOfWeb(nil)
-		if i%2 == 1 {
-			pod = podOfWeb(deleted)
-		}
-		w.Look(Seen{At: at.Add(time.Duration(i) * (Lasts - time.Second)), Pods: []corev1.Pod{pod}})
+// watched looks at pods of shop every 2 s, from a time to another.
+func watched(w *Watch, from, to time.Duration, pods func(at time.Duration) []corev1.Pod) {
+	w.Users = map[string]bool{"shop": true}
+	for at := from; at <= to; at += 2 * time.Second {
+		w.Look(Seen{At: noon.Add(at), Pods: pods(at)})
 	}
+}
+
+// podsOf are pods of web, each with its UID.
+func podsOf(edit func(*corev1.Pod), uids ...string) (all []corev1.Pod) {
+	for _, uid := range uids {
+		pod := podOfWeb(edit)
+		pod.UID = types.UID(uid)
+		all = append(all, pod)
+	}
+	return all
+}
+
+// TestNotShown: troubles that each pod ends in time, that come and go since before the change, or that nobody saw
+// last, are not shown.
+func TestNotShown(t *testing.T) {
+	unready := func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }
+	crashed := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			FinishedAt: metav1.NewTime(noon.Add(-time.Minute))}
+	}
+	backOff := waits("CrashLoopBackOff")
+	turn := func(at time.Duration) string { return fmt.Sprint(int(at / (20 * time.Second))) }
+	for name, pods := range map[string]func(at time.Duration) []corev1.Pod{
+		"pods that end one after another": func(at time.Duration) []corev1.Pod {
+			if at == 0 {
+				return podsOf(nil, "0")
+			}
+			return podsOf(deleted, turn(at))
+		},
+		"pods that start one after another": func(at time.Duration) []corev1.Pod {
+			if at == 0 {
+				return podsOf(nil, "0")
+			}
+			return podsOf(unready, turn(at))
+		},
+		"containers that start one after another": func(at time.Duration) []corev1.Pod {
+			pod := podOfWeb(nil)
+			first := pod.Status.ContainerStatuses[0]
+			second := pod.Spec.Containers[0]
+			second.Name = "b"
+			pod.Spec.Containers = append(pod.Spec.Containers, second)
+			first.Ready = at == 0 || at > 30*time.Second
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{first, first}
+			pod.Status.ContainerStatuses[1].Name = "b"
+			pod.Status.ContainerStatuses[1].Ready = at <= 30*time.Second || at > time.Minute
+			return []corev1.Pod{pod}
+		},
+		"it crashed before": func(at time.Duration) []corev1.Pod {
+			if at > 0 && at < 10*time.Second || at >= 2*time.Minute && at < 200*time.Second {
+				return podsOf(nil, "0")
+			}
+			return podsOf(backOff, "0")
+		},
+		"it had crashed, and ran at the first look": func(at time.Duration) []corev1.Pod {
+			if at < 10*time.Second {
+				return podsOf(crashed, "0")
+			}
+			return podsOf(backOff, "0")
+		},
+		"it is gone for a while": func(at time.Duration) []corev1.Pod {
+			if at == 0 || at > 2*Lasts {
+				return podsOf(backOff, turn(at/10))
+			}
+			return nil
+		},
+	} {
+		var w Watch
+		watched(&w, 0, 6*time.Minute, pods)
+		if got := w.Shown(nil); len(got) > 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	var w Watch
+	watched(&w, 0, 0, func(time.Duration) []corev1.Pod { return podsOf(nil, "0") })
+	stuck := func(time.Duration) []corev1.Pod { return podsOf(deleted, "0") }
+	watched(&w, 2*time.Second, 30*time.Second, stuck)
+	watched(&w, 2*time.Minute, 2*time.Minute+30*time.Second, stuck) // the API server was away, and knows no better
 	if got := w.Shown(nil); len(got) > 0 {
+		t.Errorf("nobody looked: %+v", got)
+	}
+	watched(&w, 152*time.Second, 3*time.Minute, stuck)
+	if got := w.Shown(nil); len(got) != 1 {
+		t.Errorf("it lasted: %+v", got)
+	}
+}
+
+// TestAgain: what is there when a watch begins again is not of the runs after it; what was shown stays, and what comes
+// after is shown.
+func TestAgain(t *testing.T) {
+	var w Watch
+	of := func(edit func(*corev1.Pod)) func(time.Duration) []corev1.Pod {
+		return func(time.Duration) []corev1.Pod { return podsOf(edit, "0") }
+	}
+	pod := podOfWeb(nil)
+	watched(&w, 0, 0, of(nil))
+	watched(&w, 2*time.Second, time.Minute, of(deleted))
+	w.Denied(noon.Add(50*time.Second), &pod, "")
+	w.Again()
+	watched(&w, 62*time.Second, 3*time.Minute, of(waits("ImagePullBackOff")))
+	for at := range 40 {
+		w.Denied(noon.Add(time.Minute+time.Duration(at)*time.Second), &pod, "")
+	}
+	if got := w.Shown(nil); len(got) != 1 || got[0].Trap != TrapDrain {
 		t.Errorf("%+v", got)
+	}
+	watched(&w, 182*time.Second, 5*time.Minute, of(waits("CrashLoopBackOff")))
+	if got := w.Shown(nil); len(got) != 2 || got[1].Trap != TrapStart {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDeniedOnce: only denials that go on for long are shown, each of one pod.
+func TestDeniedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		times []int // in seconds
+		pods  int
+		shown bool
+	}{
+		"once":                 {[]int{0}, 1, false},
+		"and again much later": {[]int{0, 100}, 1, false},
+		"goes on":              {[]int{0, 15, 30, 45}, 1, true},
+		"ends before":          {[]int{0, 15, 30, 44}, 1, false},
+		"pauses":               {[]int{0, 15, 31, 45}, 1, false},
+		"one after another":    {[]int{0, 15, 30, 45, 60, 75}, 2, false},
+	} {
+		var w Watch
+		for i, at := range c.times {
+			pod := podOfWeb(nil)
+			pod.UID = types.UID(fmt.Sprint(i * c.pods / len(c.times)))
+			w.Denied(noon.Add(time.Duration(at)*time.Second), &pod, "")
+		}
+		look := Seen{At: noon.Add(5 * time.Minute), Pods: []corev1.Pod{podOfWeb(nil)}}
+		for range 100 { // the pod stays
+			w.Look(look)
+			look.At = look.At.Add(2 * time.Second)
+		}
+		if got := w.Shown(nil); len(got) > 0 != c.shown {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestReported: a check has reported only what its finding is about.
+func TestReported(t *testing.T) {
+	denied := "a PodDisruptionBudget denies the eviction of its pods: The disruption budget never needs 2 healthy pods"
+	refused := `the API server refuses new pods: Internal error occurred: failed calling webhook "hook.a.io": away`
+	for _, c := range []struct {
+		trap Trap
+		what string
+		f    finding.Finding
+		want bool
+	}{
+		{TrapBudget, denied, finding.Finding{ID: "pdb/blocks", Subject: finding.Subject{Kind: "PodDisruptionBudget",
+			Namespace: "shop", Name: "never"}}, true},
+		{TrapBudget, denied, finding.Finding{ID: "pdb/blocks", Subject: finding.Subject{Kind: "PodDisruptionBudget",
+			Namespace: "shop", Name: "healthy"}}, false},
+		{TrapBudget, denied, finding.Finding{ID: "pdb/blocks", Subject: finding.Subject{Kind: "PodDisruptionBudget",
+			Namespace: "else", Name: "never"}}, false},
+		{TrapImage, "the image a:1 cannot be pulled", finding.Finding{ID: "node/image-absent",
+			Subject: finding.Subject{Kind: "Image", Name: "b/a:1"}}, false},
+		{TrapImage, "the image a:1 cannot be pulled", finding.Finding{ID: "agent/image",
+			Subject: finding.Subject{Kind: "Change"}, Message: "no image b:1, and"}, false},
+		{TrapRefused, refused, finding.Finding{ID: "webhook/deadlock", Subject: finding.Subject{
+			Kind: "ValidatingWebhookConfiguration", Name: "a"}, Evidence: map[string]any{"webhook": "hook.a.io"}},
+			true},
+		{TrapRefused, refused, finding.Finding{ID: "webhook/deadlock", Subject: finding.Subject{
+			Kind: "ValidatingWebhookConfiguration", Name: "a"}, Evidence: map[string]any{"webhook": "a.io"}}, false},
+		{TrapRefused, "exceeded quota", finding.Finding{ID: "webhook/deadlock", Subject: finding.Subject{
+			Kind: "ValidatingWebhookConfiguration", Name: "a"}}, false},
+		{TrapNode, "its pods cannot be scheduled: 0/2", finding.Finding{ID: "labels/removed-in-use",
+			Subject: finding.Subject{Kind: "Label", Name: "disk"}}, false},
+		{TrapNode, "its pods cannot be scheduled: 0/2", finding.Finding{ID: "labels/removed-in-use",
+			Subject: finding.Subject{Kind: "Deployment", Namespace: "shop", Name: "web"}}, true},
+		{TrapNode, "its pods cannot be scheduled: 0/2", finding.Finding{ID: "labels/removed-in-use",
+			Severity: finding.Info, Subject: finding.Subject{Kind: "Deployment", Namespace: "shop", Name: "web"}},
+			false},
+		{TrapNode, "its pods cannot be scheduled: 0/2", finding.Finding{ID: "node/capacity",
+			Subject: finding.Subject{Kind: "Node", Name: "0/2"}}, false},
+	} {
+		var w Watch
+		w.show(Shown{Trap: c.trap, Object: "Deployment shop/web", What: c.what})
+		if got := w.Shown([]finding.Finding{c.f}); len(got) != 1 || len(got[0].Checks) > 0 != c.want {
+			t.Errorf("%s of %s: %v", c.f.ID, c.f.Subject, got)
+		}
 	}
 }

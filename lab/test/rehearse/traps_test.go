@@ -14,7 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
-// shown are the traps of a rehearsal's result, each with the workload and the checks that had found it.
+// shown are the traps of a rehearsal's result, each with the workload and the checks that had reported it.
 type shown struct {
 	Trap, Object string
 	Checks       []string
@@ -57,7 +57,7 @@ func rehearsed(t *testing.T, name, snapshot string, args ...string) (passed bool
 }
 
 // TestTraps: a copy with four traps at once, no check to stop the change: the run shows each by name, and the result
-// says which of them a check had found. In a copy without traps, it shows none.
+// says which of them a check had reported. In a copy without traps, it shows none.
 func TestTraps(t *testing.T) {
 	rigtest.Full(t, "a change rehearsed on copies with and without traps")
 	t.Run("traps", func(t *testing.T) {
