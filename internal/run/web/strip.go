@@ -160,7 +160,8 @@ func (c *chart) strip(account loss.Account) Strip {
 			cells[at] = cell
 		}
 	}
-	s := Strip{StripHead: StripHead{Begin: c.begin, Width: c.width.Milliseconds(), Classes: slices.Clone(c.classes)}}
+	s := Strip{StripHead: StripHead{Begin: c.begin, Width: c.width.Milliseconds(),
+		Classes: append([]string{}, c.classes...)}} // never null: the page reads its length
 	for at, cell := range cells {
 		cell.Class, cell.Bin = at.class, at.bin
 		s.Cells = append(s.Cells, cell)

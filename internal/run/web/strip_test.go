@@ -1,11 +1,13 @@
 package web_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/web"
 	"github.com/theseus-cni/theseus/internal/run/web/webtest"
 )
@@ -41,5 +43,19 @@ func TestCellGone(t *testing.T) {
 	after := &web.State{Strip: web.Strip{StripHead: head, Cells: []web.Cell{{Bin: 1, P50: 3}, {Bin: 3, P50: 4}}}}
 	if got := before.Apply(web.Diff(before, after)); text(t, got.Strip) != text(t, after.Strip) {
 		t.Errorf("%s", text(t, got.Strip))
+	}
+}
+
+// TestNoClasses: before the first result, the page gets a chart without classes, and not none at all.
+func TestNoClasses(t *testing.T) {
+	r := webtest.New(t, 3)
+	feed := web.NewFeed(r.Plan)
+	feed.Publish(web.About{Held: true}, r.Begin, func(b *web.Board) {
+		b.Record(engine.State{Phase: engine.PhaseRunning}, r.Records[0])
+		b.Measure(kube.Collected{}, nil, r.Begin)
+	})
+	delta := text(t, web.Diff(nil, feed.State()))
+	if !strings.Contains(delta, `"strip": {`) || !strings.Contains(delta, `"classes": []`) {
+		t.Error(delta)
 	}
 }
