@@ -473,6 +473,44 @@ func TestGapsArePlaced(t *testing.T) {
 	}
 }
 
+// A loss after the last record is placed where the run is by then: it is not over before it says so.
+func TestGapsAfterTheLastRecord(t *testing.T) {
+	const move = "wave-1/a-node-1/move"
+	records := samples()["good"].input().Records
+	find := func(event engine.Event) int {
+		return slices.IndexFunc(records, func(r engine.Record) bool { return r.Event == event && r.Step == move })
+	}
+	begins, ends := find(engine.StepBegan), find(engine.StepDone)
+	finished := engine.Record{Event: engine.Finished, Result: engine.ResultNeedsPerson}
+	for name, test := range map[string]struct {
+		n     int
+		more  []engine.Record
+		place string
+	}{
+		"a step is under way": {begins + 1, nil, move},
+		"none is":             {ends + 1, nil, betweenRun},
+		"paused":              {begins + 1, []engine.Record{{Event: engine.Paused}}, whilePause},
+		"continued":           {begins + 1, []engine.Record{{Event: engine.Paused}, {Event: engine.Resumed}}, move},
+		"rolling back":        {begins + 1, []engine.Record{{Event: engine.RollingBack}}, "rollback of " + move},
+		"a step is taken back": {begins + 1, []engine.Record{{Event: engine.TakingBack, Step: move}},
+			"rollback of " + move},
+		"a person has to decide": {begins + 1, []engine.Record{finished}, afterRun},
+	} {
+		in := samples()["good"].input()
+		in.Records = records[:test.n:test.n]
+		for _, r := range test.more {
+			before := in.Records[len(in.Records)-1]
+			r.Seq, r.At = before.Seq+1, before.At.Add(time.Second)
+			in.Records = append(in.Records, r)
+		}
+		at := in.Records[len(in.Records)-1].At.Add(time.Second)
+		in.Reports[0].Status.Paths[0].Gaps = []v1alpha1.Gap{{From: at, Millis: 20, Probes: 2}}
+		if gaps := Build(in).Gaps; len(gaps) != 1 || gaps[0].Step != test.place {
+			t.Errorf("%s: %+v, want %s", name, gaps, test.place)
+		}
+	}
+}
+
 func TestWords(t *testing.T) {
 	for ms, want := range map[float64]string{0: "0 ms", 0.44: "0.4 ms", 6: "6 ms", 380: "380 ms", 999.7: "1 s",
 		1254: "1.25 s", 200_000: "3 min 20 s", 7_500_000: "2 h 5 min"} {

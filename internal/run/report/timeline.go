@@ -1,10 +1,13 @@
 package report
 
 import (
+	"cmp"
+	"slices"
 	"sort"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 // Names for moments outside of all steps.
@@ -85,7 +88,7 @@ func (h *history) place(at time.Time, order []int) (place, undoing string) {
 	case h.run.Begin.IsZero() || at.Before(h.run.Begin):
 		return beforeRun, ""
 	case at.After(h.run.End):
-		return afterRun, ""
+		return h.latest(order)
 	}
 	for _, u := range h.undone {
 		if !at.Before(u.span.From) && at.Before(u.span.To) {
@@ -106,6 +109,31 @@ func (h *history) place(at time.Time, order []int) (place, undoing string) {
 		return s.ID, ""
 	}
 	return betweenRun, ""
+}
+
+// latest is where the run is after its last record: that of a step that is under way may be old.
+func (h *history) latest(order []int) (place, undoing string) {
+	last := func(holds func(State) bool) string {
+		for _, i := range slices.Backward(order) {
+			if holds(h.steps[i].State) {
+				return h.steps[i].ID
+			}
+		}
+		return ""
+	}
+	n := len(h.journal)
+	switch {
+	case h.run.Outcome == Paused:
+		return whilePause, ""
+	case h.run.Outcome == Running || h.run.Outcome == Measuring:
+		return cmp.Or(last(func(s State) bool { return s == StepRunning }), betweenRun), ""
+	case h.run.Outcome == RollingBack || n > 0 && h.journal[n-1].Event != string(engine.Finished) &&
+		h.run.Outcome == NeedsPerson: // a step is taken back
+		if step := last(func(s State) bool { return s != StepUndone }); step != "" {
+			return "rollback of " + step, step
+		}
+	}
+	return afterRun, ""
 }
 
 // begun lists the steps that began, by time.
