@@ -70,7 +70,8 @@ type ciliumPorts struct {
 func (m *Model) readCilium(r *reading, snapshot *cluster.Snapshot) {
 	for _, kind := range []string{"CiliumClusterwideNetworkPolicy", "CiliumNetworkPolicy"} {
 		for _, object := range snapshot.OtherOf(ciliumGroup, kind) {
-			c := cilium{m, finding.Subject{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}}
+			c := cilium{m, r.profile, finding.Subject{Kind: kind, Namespace: object.GetNamespace(),
+				Name: object.GetName()}}
 			r.policies = append(r.policies, c.policies(object)...)
 		}
 	}
@@ -79,7 +80,8 @@ func (m *Model) readCilium(r *reading, snapshot *cluster.Snapshot) {
 // cilium reads one policy.
 type cilium struct {
 	*Model
-	ref finding.Subject
+	profile Profile
+	ref     finding.Subject
 }
 
 // policies makes one policy for each spec.
@@ -413,7 +415,29 @@ func (c cilium) endpoints(from *metav1.LabelSelector, subject bool) (*set, error
 	if !plain.Empty() {
 		s.pod = func(k *class) bool { return plain.Matches(labels.Set(c.seen(k))) }
 	}
-	return c.set("cilium\x00"+s.namespace+"\x00"+plain.String(), s), nil
+	key := "cilium\x00" + s.namespace + "\x00" + plain.String()
+	// Cilium adds a namespace, or that there must be one, to a peer that names none.
+	open := !subject && plain.Matches(labels.Set{}) && slices.ContainsFunc(keys, func(key string) bool {
+		return key == ciliumNamespace || c.ref.Namespace != "" && ofNamespace(key)
+	})
+	if !open {
+		return c.set(key, s), nil
+	}
+	return c.withoutNamespace(c.ref, c.profile, key, s), nil
+}
+
+// withoutNamespace is a set that also has what has no labels: nodes, and addresses outside of the cluster. Its selector
+// only excludes namespaces, and what has none is not excluded.
+func (m *Model) withoutNamespace(ref finding.Subject, profile Profile, key string, s scope) *set {
+	answer := yes
+	if _, known := majorMinor(profile.Version); known && !older(profile.Version, "1.19") {
+		answer = maybe
+		m.gap(ref, "a selector only excludes namespaces: where Cilium's setting policyDefaultLocalCluster is false, "+
+			"it also selects nodes and addresses outside of the cluster")
+	}
+	found := m.set(fmt.Sprintf("%s\x00open %d", key, answer), s)
+	found.hosts, found.outside = match(answer), func(netip.Addr) match { return match(answer) }
+	return found
 }
 
 func ofNamespace(label string) bool {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"math"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -303,7 +305,17 @@ func (o oracle) calicoMatches(text string, pod *corev1.Pod) bool {
 	if text == "()" {
 		text = ""
 	}
-	return !pod.Spec.HostNetwork && must(selector.Parse(text)).Matches(o.seenByCalico(pod))
+	parsed := must(selector.Parse(text))
+	if isStranger(pod) { // has the labels of each set with its address
+		return slices.ContainsFunc(o.snapshot.OtherOf("projectcalico.org", "GlobalNetworkSet"),
+			func(set unstructured.Unstructured) bool {
+				nets, _, _ := unstructured.NestedStringSlice(set.Object, "spec", "nets")
+				return parsed.Matches(set.GetLabels()) && slices.ContainsFunc(nets, func(text string) bool {
+					return netip.MustParsePrefix(text).Contains(o.address(pod))
+				})
+			})
+	}
+	return !pod.Spec.HostNetwork && parsed.Matches(o.seenByCalico(pod))
 }
 
 func (o oracle) calicoPolicy(spec calicoSpec, ns string, d Direction, subject, other,
@@ -317,6 +329,9 @@ func (o oracle) calicoPolicy(spec calicoSpec, ns string, d Direction, subject, o
 		rules, source, target = spec.Egress, subject, other
 	}
 	for _, r := range rules {
+		if r.IPVersion != nil && (*r.IPVersion == 4) != o.address(other).Is4() {
+			continue
+		}
 		if r.Action != "Log" && o.calicoEntity(r.Source, ns, source) && o.calicoEntity(r.Destination, ns, target) &&
 			calicoPorts(r, listener, port) {
 			return true, hit(r.Action)
@@ -375,13 +390,10 @@ func calicoPorts(r calicoRule, listener *corev1.Pod, port Port) bool {
 func (o oracle) cilium(d Direction, subject, other, listener *corev1.Pod, port Port) bool {
 	isolated, allowed := o.networkPolicies(d, subject, other, listener, port)
 	for _, kind := range []string{"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"} {
-		for _, object := range o.snapshot.OtherOf("cilium.io", kind) {
-			var spec ciliumSpec
-			if err := decode(object, "spec", &spec); err != nil {
-				panic(err)
-			}
-			ns := object.GetNamespace()
-			if ns != "" && ns != subject.Namespace || !selects(spec.EndpointSelector, o.seenByCilium(subject)) {
+		for _, one := range ciliumSpecs(o.snapshot.OtherOf("cilium.io", kind)) {
+			spec, ns := one.ciliumSpec, one.namespace
+			if ns != "" && ns != subject.Namespace ||
+				!selects(completed(spec.EndpointSelector, ns), o.seenByCilium(subject)) {
 				continue
 			}
 			allows, denies, isolate := spec.Ingress, spec.IngressDeny, spec.EnableDefaultDeny.Ingress
@@ -406,8 +418,36 @@ func (o oracle) cilium(d Direction, subject, other, listener *corev1.Pod, port P
 	return allowed || !isolated
 }
 
+type ciliumOne struct {
+	ciliumSpec
+	namespace string
+}
+
+func ciliumSpecs(objects []unstructured.Unstructured) (all []ciliumOne) {
+	for _, object := range objects {
+		var specs []ciliumSpec
+		if object.Object["specs"] != nil {
+			if err := decode(object, "specs", &specs); err != nil {
+				panic(err)
+			}
+		} else {
+			specs = make([]ciliumSpec, 1)
+			if err := decode(object, "spec", &specs[0]); err != nil {
+				panic(err)
+			}
+		}
+		for _, spec := range specs {
+			all = append(all, ciliumOne{spec, object.GetNamespace()})
+		}
+	}
+	return all
+}
+
 func (o oracle) seenByCilium(pod *corev1.Pod) map[string]string {
 	seen := map[string]string{"io.kubernetes.pod.namespace": pod.Namespace}
+	if pod.Spec.ServiceAccountName != "" {
+		seen["io.cilium.k8s.policy.serviceaccount"] = pod.Spec.ServiceAccountName
+	}
 	for k, v := range pod.Labels {
 		seen[k] = v
 	}
@@ -417,17 +457,75 @@ func (o oracle) seenByCilium(pod *corev1.Pod) map[string]string {
 	return seen
 }
 
+// completed is a peer's selector as the agent changes it (pkg/k8s/apis/cilium.io/utils of v1.18): ns is the namespace
+// of the policy, or empty.
+func completed(s *metav1.LabelSelector, ns string) *metav1.LabelSelector {
+	s = s.DeepCopy()
+	var exact, labels bool
+	look := func(key string) {
+		key = strings.TrimPrefix(key, "k8s:")
+		exact = exact || key == "io.kubernetes.pod.namespace"
+		labels = labels || strings.HasPrefix(key, "io.cilium.k8s.namespace.labels.")
+	}
+	plain := map[string]string{}
+	for key, value := range s.MatchLabels {
+		look(key)
+		plain[strings.TrimPrefix(key, "k8s:")] = value
+	}
+	s.MatchLabels = plain
+	for i := range s.MatchExpressions {
+		e := &s.MatchExpressions[i]
+		look(e.Key)
+		e.Key = strings.TrimPrefix(e.Key, "k8s:")
+	}
+	switch {
+	case exact:
+	case ns == "":
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "io.kubernetes.pod.namespace", Operator: metav1.LabelSelectorOpExists})
+	case !labels:
+		s.MatchLabels["io.kubernetes.pod.namespace"] = ns
+	}
+	return s
+}
+
+// stranger is an address outside of the cluster, in the form of a pod that no policy selects.
+func stranger(address string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: address}}
+	p.Spec.HostNetwork, p.Spec.NodeName, p.Status.PodIP = true, outsideNode, address
+	return p
+}
+
+const outsideNode = "outside of the cluster"
+
+func isStranger(pod *corev1.Pod) bool { return pod.Spec.NodeName == outsideNode }
+
 func (o oracle) ciliumRule(r ciliumRule, ns string, other *corev1.Pod) bool {
 	said := false
 	for _, list := range [][]metav1.LabelSelector{r.FromEndpoints, r.ToEndpoints} {
 		said = said || list != nil
-		for _, s := range list {
-			named := false
-			for key := range s.MatchLabels {
-				named = named || strings.HasPrefix(key, "io.")
+		for i := range list {
+			seen := map[string]string{} // nodes and addresses outside have none of a pod's labels
+			if !other.Spec.HostNetwork {
+				seen = o.seenByCilium(other)
 			}
-			if !other.Spec.HostNetwork && (ns == "" || named || other.Namespace == ns) &&
-				selects(&s, o.seenByCilium(other)) {
+			if selects(completed(&list[i], ns), seen) {
+				return true
+			}
+		}
+	}
+	for _, list := range [][]json.RawMessage{r.FromCIDRSet, r.ToCIDRSet} {
+		said = said || list != nil
+		for _, raw := range list {
+			var block struct {
+				CIDR   string
+				Except []string
+			}
+			if err := json.Unmarshal(raw, &block); err != nil {
+				panic(err)
+			}
+			in := func(text string) bool { return netip.MustParsePrefix(text).Contains(o.address(other)) }
+			if isStranger(other) && in(block.CIDR) && !slices.ContainsFunc(block.Except, in) {
 				return true
 			}
 		}
@@ -435,13 +533,31 @@ func (o oracle) ciliumRule(r ciliumRule, ns string, other *corev1.Pod) bool {
 	for _, list := range [][]string{r.FromEntities, r.ToEntities} {
 		said = said || list != nil
 		for _, e := range list {
-			if e == "all" || e == "cluster" || e == "remote-node" && other.Spec.HostNetwork {
+			switch stranger := isStranger(other); e {
+			case "all":
 				return true
+			case "world":
+				if stranger {
+					return true
+				}
+			case "cluster":
+				if !stranger {
+					return true
+				}
+			case "remote-node":
+				if other.Spec.HostNetwork && !stranger {
+					return true
+				}
 			}
 		}
 	}
-	if r.FromCIDR != nil || r.ToCIDR != nil {
-		said = true
+	for _, list := range [][]string{r.FromCIDR, r.ToCIDR} {
+		said = said || list != nil
+		if isStranger(other) && slices.ContainsFunc(list, func(text string) bool {
+			return netip.MustParsePrefix(text).Contains(o.address(other))
+		}) {
+			return true
+		}
 	}
 	return !said && len(r.ToPorts) > 0
 }
@@ -453,11 +569,14 @@ func ciliumRulePorts(r ciliumRule, listener *corev1.Pod, port Port) bool {
 				continue
 			}
 			first, err := strconv.Atoi(p.Port.String())
+			if err == nil && first == 0 {
+				return true
+			}
 			if err != nil && isNamed(listener, p.Port.String(), port) ||
 				err == nil && first <= port.Number && port.Number <= max(first, p.EndPort) {
 				return true
 			}
 		}
 	}
-	return len(r.ToPorts) == 0
+	return len(r.ToPorts) == 0 && len(r.ICMPs) == 0
 }

@@ -102,6 +102,10 @@ func Deviations() []Deviation {
 				"policy-cidr-match-mode says so",
 			Source: "https://github.com/cilium/cilium/issues/9209 https://github.com/cilium/cilium/issues/12277 " +
 				"https://docs.cilium.io/en/stable/security/policy/layer3/"},
+		{ID: "cilium/exclusion-selects-outside", CNI: "cilium", Modelled: true,
+			Says: "a selector that only excludes namespaces (NotIn, DoesNotExist) also selects nodes and addresses " +
+				"outside of the cluster: before 1.19, and later where policyDefaultLocalCluster is false",
+			Source: "https://github.com/cilium/cilium/issues/46949"},
 		{ID: deviatesEndPort, CNI: "cilium", Until: "1.16", Modelled: true,
 			Says:   "endPort is ignored: only the first port of a range counts",
 			Source: "https://github.com/cilium/cilium/issues/28684"},

@@ -158,7 +158,8 @@ func (d dice) ports() (ports []networkingv1.NetworkPolicyPort) {
 func (d dice) calicoSelector() string {
 	return d.one("", "all()", "app == 'a'", "tier != 'b'", "has(app)", "!has(tier)", "app in {'a','b'} && tier == 'c'",
 		"app == 'a' || tier == 'a'", "projectcalico.org/namespace == 'n1'",
-		"pcns.app == 'a'", "projectcalico.org/serviceaccount == 'sa'", "tier not in {'a'}")
+		"pcns.app == 'a'", "projectcalico.org/serviceaccount == 'sa'", "tier not in {'a'}",
+		"projectcalico.org/namespace != 'n1'")
 }
 
 func (d dice) calicoPolicy(i int) unstructured.Unstructured {
@@ -211,7 +212,8 @@ func (d dice) calicoEntity() map[string]any {
 		e["notSelector"] = d.one("app == 'a'", "has(tier)")
 	}
 	if d.often(20) {
-		e["namespaceSelector"] = d.one("app == 'a'", "all()", "has(tier)")
+		e["namespaceSelector"] = d.one("app == 'a'", "all()", "has(tier)", "tier != 'b'",
+			"projectcalico.org/name != 'n0'", "projectcalico.org/name not in {'n0','n1'}")
 	}
 	if d.often(10) {
 		e["serviceAccounts"] = map[string]any{"names": []any{"sa"}}
@@ -244,6 +246,10 @@ func (d dice) ciliumSelector(peer bool) map[string]any {
 		match["io.kubernetes.pod.namespace"] = d.one("n0", "n1")
 	} else if peer && d.often(20) {
 		match["io.cilium.k8s.namespace.labels.app"] = d.one("a", "b")
+	} else if peer && d.often(25) {
+		except := map[string]any{"key": d.one("k8s:io.kubernetes.pod.namespace", "io.kubernetes.pod.namespace",
+			"io.cilium.k8s.namespace.labels.app"), "operator": "NotIn", "values": []any{"n1", "a"}}
+		return map[string]any{"matchLabels": match, "matchExpressions": []any{except}}
 	}
 	return map[string]any{"matchLabels": match}
 }

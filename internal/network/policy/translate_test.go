@@ -44,6 +44,15 @@ func TestTranslate(t *testing.T) {
 			want: []string{"k8s:io.cilium.k8s.namespace.labels.team: " +
 				"shop", "k8s:io.cilium.k8s.policy.serviceaccount: web",
 				"k8s:io.cilium.k8s.policy.serviceaccount: client", "- other", "- x"}},
+		{name: "namespaces that are excluded",
+			policies: []string{calicoText("GlobalNetworkPolicy", "g", "{selector: app == 'web', ingress: [{action: "+
+				"Allow, source: {namespaceSelector: projectcalico.org/name != 'other'}}]}")},
+			want: []string{"key: k8s:io.kubernetes.pod.namespace\n      operator: Exists", "operator: NotIn"}},
+		{name: "a namespace that is taken out",
+			policies: []string{calicoText("GlobalNetworkPolicy", "g", "{selector: app == 'web', ingress: [{action: "+
+				"Pass, source: {namespaceSelector: projectcalico.org/name == 'other'}}, {action: Allow, source: "+
+				"{namespaceSelector: all()}}]}")},
+			want: []string{"operator: Exists"}},
 		{name: "selectors with alternatives and what no label has",
 			policies: []string{calicoText("NetworkPolicy", "c", "{selector: \"!(has(x) && app != 'web')\", "+
 				"ingress: [{action: "+
@@ -265,6 +274,15 @@ func TestOutside(t *testing.T) {
 		{"{fromEntities: [world-ipv6]}", "deny deny"},
 		{"{fromEntities: [cluster, host]}", "deny deny"},
 		{"{fromEndpoints: [{}]}", "deny deny"},
+		{"{fromEndpoints: [{matchExpressions: [{key: app, operator: DoesNotExist}]}]}", "deny deny"},
+		{"{fromEndpoints: [{matchExpressions: [{key: io.kubernetes.pod.namespace, operator: NotIn, values: [x]}]}]}",
+			"allow allow"},
+		{"{fromEndpoints: [{matchExpressions: [{key: 'k8s:io.kubernetes.pod.namespace', operator: NotIn, values: " +
+			"[x]}, {key: 'k8s:io.kubernetes.pod.namespace', operator: Exists}]}]}", "deny deny"},
+		{"{fromEndpoints: [{matchExpressions: [{key: io.cilium.k8s.namespace.labels.team, operator: DoesNotExist}]}]}",
+			"allow allow"},
+		{"{fromEndpoints: [{matchLabels: {app: db}, matchExpressions: [{key: io.kubernetes.pod.namespace, operator: " +
+			"NotIn, values: [x]}]}]}", "deny deny"},
 		{"{fromCIDR: [172.16.0.0/16]}", "allow deny"},
 		{"{fromCIDRSet: [{cidr: 172.16.0.0/12, except: [172.16.0.0/16]}]}", "deny allow"},
 		{"{fromCIDRSet: [{cidrGroupRef: x}]}", "depends depends"},

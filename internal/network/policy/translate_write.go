@@ -219,7 +219,9 @@ func labelSelector(s choice, own string) map[string]any {
 		}
 		expressions = append(expressions, e)
 	}
-	if _, named := s[ciliumNamespace]; !named {
+	// NotIn is also true of what has no namespace: nodes, and addresses outside. Cilium adds no demand of its own to a
+	// selector that has the key.
+	if c, named := s[ciliumNamespace]; !named || c.kind == noneOf {
 		express("k8s:"+ciliumNamespace, "Exists", nil)
 	}
 	for _, label := range s.keys() {
