@@ -3,6 +3,8 @@ package policy
 import (
 	"net/netip"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // atlas numbers the ranges into which the address ranges of all policies and profiles divide the address space.
@@ -79,4 +81,35 @@ func parsePrefix(text string) (netip.Prefix, bool) {
 func parseAddress(text string) (netip.Addr, bool) {
 	address, err := netip.ParseAddr(text)
 	return address.Unmap().WithZone(""), err == nil
+}
+
+// addressesOfPod are the addresses of a pod, and those of its node as the pod has them.
+func addressesOfPod(status *corev1.PodStatus) (own, host addresses) {
+	add := func(to *addresses, text string) {
+		if a, ok := parseAddress(text); ok {
+			*to = to.union(addressesOf(netip.PrefixFrom(a, a.BitLen())))
+		}
+	}
+	add(&own, status.PodIP)
+	for _, ip := range status.PodIPs {
+		add(&own, ip.IP)
+	}
+	add(&host, status.HostIP)
+	for _, ip := range status.HostIPs {
+		add(&host, ip.IP)
+	}
+	return own, host
+}
+
+// addressesOfNode are the addresses that networks know of a node. Its names are no addresses.
+func addressesOfNode(node *corev1.Node) (all addresses) {
+	for _, one := range node.Status.Addresses {
+		if one.Type != corev1.NodeInternalIP && one.Type != corev1.NodeExternalIP {
+			continue
+		}
+		if a, ok := parseAddress(one.Address); ok {
+			all = all.union(addressesOf(netip.PrefixFrom(a, a.BitLen())))
+		}
+	}
+	return all
 }

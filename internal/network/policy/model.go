@@ -58,6 +58,8 @@ type Model struct {
 	// division divides all addresses; beyond are ranges that only matter outside of the cluster.
 	division *atlas
 	beyond   []netip.Prefix
+	// nodeAddresses are the addresses of all nodes.
+	nodeAddresses addresses
 
 	gaps   []Gap
 	gapped map[Gap]bool
@@ -125,6 +127,9 @@ func Build(snapshot *cluster.Snapshot, before, after Profile) *Model {
 	for i := range snapshot.Namespaces {
 		m.namespaces[snapshot.Namespaces[i].Name] = &namespace{snapshot.Namespaces[i].Name,
 			snapshot.Namespaces[i].Labels}
+	}
+	for i := range snapshot.Nodes {
+		m.nodeAddresses = m.nodeAddresses.union(addressesOfNode(&snapshot.Nodes[i]))
 	}
 	for _, object := range snapshot.OtherOf("", "ServiceAccount") {
 		m.accountOf[object.GetNamespace()+"/"+object.GetName()] = object.GetLabels()

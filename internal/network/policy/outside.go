@@ -70,14 +70,15 @@ func (m *Model) outside() (all addresses) {
 			starts = append(starts, next)
 		}
 	}
-	var inside addresses
+	inside := m.nodeAddresses
 	for _, r := range m.readings {
 		inside = inside.union(addressesOf(r.profile.Pods...))
 	}
 	for _, pod := range m.pods {
-		for _, text := range []string{pod.Status.PodIP, pod.Status.HostIP} {
-			if a, ok := parseAddress(text); ok {
-				inside = inside.union(addressesOf(netip.PrefixFrom(a, a.BitLen())))
+		own, host := addressesOfPod(&pod.Status)
+		for _, known := range []addresses{own, host} {
+			if inside.holds(known) != yes {
+				inside = inside.union(known)
 			}
 		}
 	}

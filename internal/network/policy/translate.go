@@ -16,14 +16,16 @@ type Translation struct {
 	Objects []unstructured.Unstructured
 	// Untranslated are the policies and rules that have no equal, or only one of a part of them.
 	Untranslated []Remark
+	// Left are policies of earlier translations that are in the cluster and that this one does not make.
+	Left []Remark
 	// Notes are what a reader must know of the policies that were translated.
 	Notes []Remark
 }
 
 // Remark is about a policy, or about one rule of it.
 type Remark struct {
-	Policy finding.Subject
-	Rule   string // such as "ingress rule 2"; empty if it is about the policy
+	Policy finding.Subject // empty if it is about all of them
+	Rule   string          // such as "ingress rule 2"; empty if it is about the policy
 	Text   string
 	Hint   string
 }
@@ -78,6 +80,8 @@ func Translate(snapshot *cluster.Snapshot, source Profile) *Translation {
 		}
 	}
 	t.clashes(snapshot)
+	t.left(snapshot)
+	t.needs()
 	for _, g := range t.gaps {
 		t.note(g.Policy, "", "%s", g.What)
 	}
@@ -453,4 +457,42 @@ func merge(specs []map[string]any) (merged []map[string]any) {
 		}
 	}
 	return merged
+}
+
+// needs notes what the policies need of Cilium.
+func (t *translator) needs() {
+	used := map[string]bool{}
+	var look func(value any)
+	look = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for field, inner := range value {
+				if field == "matchLabels" {
+					continue
+				}
+				used[field] = true
+				used["SCTP"] = used["SCTP"] || field == "protocol" && inner == "SCTP"
+				look(inner)
+			}
+		case []any:
+			for _, inner := range value {
+				look(inner)
+			}
+		}
+	}
+	for _, o := range t.out.Objects {
+		look(o.Object["spec"])
+		look(o.Object["specs"])
+	}
+	for _, need := range []struct{ what, text string }{
+		{"enableDefaultDeny", "enableDefaultDeny needs Cilium 1.16 or later: an older one drops the field, and then " +
+			"the policies with it deny what they should leave open"},
+		{"endPort", "endPort needs Cilium 1.16 or later: an older one drops the field, and then a range is its first " +
+			"port only"},
+		{"SCTP", "Cilium drops SCTP, whatever policies say, unless it is installed with sctp.enabled=true"},
+	} {
+		if used[need.what] {
+			t.note(finding.Subject{}, "", "%s", need.text)
+		}
+	}
 }

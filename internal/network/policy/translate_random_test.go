@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -21,6 +22,11 @@ func (d dice) calicoCluster() *cluster.Snapshot {
 	s.Other = slices.DeleteFunc(s.Other, func(o unstructured.Unstructured) bool {
 		return o.GroupVersionKind().Group == ciliumGroup
 	})
+	for i, address := range []string{"192.168.0.1", "192.168.0.2"} {
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: []string{"node-a", "node-b"}[i]}}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		s.Nodes = append(s.Nodes, node)
+	}
 	// A block never matches pods under Cilium: the judge's matter, not the translator's.
 	block := func(p networkingv1.NetworkPolicyPeer) bool { return p.IPBlock != nil }
 	s.NetworkPolicies = slices.DeleteFunc(s.NetworkPolicies, func(np networkingv1.NetworkPolicy) bool {

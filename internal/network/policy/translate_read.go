@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,6 +57,7 @@ type translator struct {
 	out *Translation
 	// pods are the addresses that pods have and may get, nodes those of nodes; from and to are those that nodes use as
 	// a source and as a destination.
+	// Without any, it is not known which addresses they have.
 	pods      addresses
 	nodes     [2]addresses
 	known     map[string]bool // tiers
@@ -70,27 +69,25 @@ type translator struct {
 
 func (t *translator) look(snapshot *cluster.Snapshot, source Profile) {
 	t.pods = addressesOf(source.Pods...)
+	add := func(to *addresses, known addresses) {
+		if to.holds(known) != yes {
+			*to = to.union(known)
+		}
+	}
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
-		address, ok := parseAddress(pod.Status.PodIP)
-		if !ok {
-			continue
-		}
-		one := addressesOf(netip.PrefixFrom(address, address.BitLen()))
+		own, host := addressesOfPod(&pod.Status)
+		add(&t.nodes[Egress], host)
 		if pod.Spec.HostNetwork {
-			t.nodes[Egress] = t.nodes[Egress].union(one)
-		} else if t.pods.holds(one) != yes {
-			t.pods = t.pods.union(one)
+			add(&t.nodes[Egress], own)
+		} else {
+			add(&t.pods, own)
 		}
 	}
 	for i := range snapshot.Nodes {
-		for _, a := range snapshot.Nodes[i].Status.Addresses {
-			if address, ok := parseAddress(a.Address); ok && a.Type == corev1.NodeInternalIP {
-				t.nodes[Egress] = t.nodes[Egress].union(addressesOf(netip.PrefixFrom(address, address.BitLen())))
-			}
-		}
+		add(&t.nodes[Egress], addressesOfNode(&snapshot.Nodes[i]))
 	}
-	if t.nodes[Ingress] = t.nodes[Egress]; source.Tunnelled {
+	if t.nodes[Ingress] = t.nodes[Egress]; source.Tunnelled && len(t.nodes[Egress]) > 0 {
 		t.nodes[Ingress] = t.nodes[Ingress].union(t.pods)
 	}
 }
@@ -220,11 +217,19 @@ func (t *translator) boxes(o *origin, name string, from *calicoRule) (all []box,
 		return nil, err
 	}
 	selves, err := t.entity(o.ref, name, self, from.IPVersion)
-	if errors.As(err, new(*partial)) {
-		return nil, unequal("it matches some of the pods that the policy selects by address; Cilium selects pods by "+
-			"labels only", "use labels")
-	}
-	if err != nil {
+	var some *partial
+	switch {
+	case errors.As(err, &some):
+		switch {
+		case slices.Contains(some.unknown, wherePods):
+			return nil, unequal("it matches the pods that the policy selects by address, and the input has no "+
+				"addresses of pods, so it is unknown which pods these are; Cilium selects pods by labels only",
+				"use labels, or "+addInput)
+		case slices.Contains(some.divided, wherePods):
+			return nil, unequal("it matches some of the pods that the policy selects by address; Cilium selects pods "+
+				"by labels only", "use labels")
+		}
+	case err != nil:
 		return nil, err
 	}
 	for _, s := range o.subjects {
@@ -320,7 +325,38 @@ func icmpDoor(protocol int, icmp *calicoICMP) ([]door, error) {
 }
 
 // partial says that a part of a rule's other ends could not be translated.
-type partial struct{ noEqual }
+type partial struct {
+	noEqual
+	// divided are "pods" or "nodes" of which some are meant, unknown those whose addresses are not in the input.
+	divided, unknown []string
+}
+
+const (
+	wherePods, whereNodes = "pods", "nodes"
+
+	addInput = "add a snapshot of the cluster, which has its nodes, pods and IP pools: theseus snapshot -o FILE"
+)
+
+// err makes the error; nil if nothing is missing.
+func (p *partial) err() error {
+	var reasons, hints []string
+	if whose := strings.Join(p.divided, " and "); whose != "" {
+		reasons = append(reasons, "its address ranges have the addresses of some "+whose+" and not of others")
+		hints = append(hints, "select "+whose+" by labels or entities instead of ranges")
+	}
+	if whose := strings.Join(p.unknown, " and "); whose != "" {
+		reasons = append(reasons, "the input has no addresses of "+whose+", so it is unknown whether its address "+
+			"ranges contain them")
+		hints = append(hints, addInput)
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	p.reason = strings.Join(reasons, ", and ") + ": for Cilium a range never matches a pod or a node; the rule is " +
+		"translated without " + strings.Join(slices.Concat(p.divided, p.unknown), " and ")
+	p.hint = strings.Join(hints, "; ")
+	return p
+}
 
 func (p *partial) As(to any) bool {
 	if plain, ok := to.(**noEqual); ok {
@@ -393,25 +429,32 @@ func (t *translator) entity(ref finding.Subject, rule string, e *calicoEntity, f
 			return nil, err
 		}
 		all, byAddress = nil, within.intersect(sets)
+		missing := &partial{}
 		// Pods that the selector selects, if their addresses are within.
 		for _, s := range pods {
 			all = append(all, far{kind: farPods, pods: s})
 		}
-		if all, err = t.located(all, within); err != nil {
-			return nil, err
-		}
-		more, err := t.located(anyFar(), byAddress)
-		all = append(all, more...)
-		return t.except(all, unwanted), err
+		all = t.located(all, within, missing)
+		all = append(all, t.located(anyFar(), byAddress, missing)...)
+		return t.except(all, unwanted), missing.err()
 	}
-	all, err = t.located(all, byAddress)
-	return t.except(all, unwanted), err
+	missing := &partial{}
+	all = t.located(all, byAddress, missing)
+	return t.except(all, unwanted), missing.err()
 }
 
-// located keeps of other ends those with an address in a set.
-func (t *translator) located(all []far, within addresses) (found []far, err error) {
-	if within.equal(everywhere) {
-		return all, nil
+// located keeps of other ends those with an address in a set, and adds to missing which of them are not certain.
+func (t *translator) located(all []far, within addresses, missing *partial) (found []far) {
+	switch {
+	case within.equal(everywhere):
+		return all
+	case len(within) == 0:
+		return nil
+	}
+	add := func(to *[]string, whose string) {
+		if !slices.Contains(*to, whose) {
+			*to = append(*to, whose)
+		}
 	}
 	for _, f := range all {
 		switch f.kind {
@@ -420,23 +463,21 @@ func (t *translator) located(all []far, within addresses) (found []far, err erro
 				found = append(found, f)
 			}
 		case farPods, farNodes:
-			whose, known := "pods", t.pods
+			whose, known := wherePods, t.pods
 			if f.kind == farNodes {
-				whose, known = "nodes", t.nodes[t.direction]
+				whose, known = whereNodes, t.nodes[t.direction]
 			}
-			switch within.holds(known) {
-			case yes:
+			switch held := within.holds(known); {
+			case len(known) == 0:
+				add(&missing.unknown, whose)
+			case held == yes:
 				found = append(found, f)
-			case maybe:
-				err = &partial{noEqual{fmt.Sprintf("its address ranges have the addresses of some %s and not of "+
-					"others: "+
-					"for Cilium a range never matches a pod or a node; the rule is translated without "+
-					"%s", whose, whose),
-					"select " + whose + " by labels or entities instead of ranges"}}
+			case held == maybe:
+				add(&missing.divided, whose)
 			}
 		}
 	}
-	return found, err
+	return found
 }
 
 func (t *translator) except(all []far, unwanted []choice) (found []far) {

@@ -30,7 +30,11 @@ func TestTranslate(t *testing.T) {
 				"Allow, protocol: "+
 				"TCP, source: {selector: app == 'db'}, destination: {ports: [80, '90:95', http]}}]}")},
 			want: []string{"kind: CiliumNetworkPolicy", "app: web", "app: db", "k8s:io.kubernetes.pod.namespace: shop",
-				`port: "80"`, "endPort: 95", "port: http"}, never: []string{"ingressDeny"}},
+				`port: "80"`, "endPort: 95", "port: http"}, never: []string{"ingressDeny"},
+			notes: []string{"endPort needs Cilium 1.16"}},
+		{name: "SCTP", policies: []string{calicoText("NetworkPolicy", "c",
+			"{selector: all(), ingress: [{action: Allow, protocol: SCTP}]}")},
+			want: []string{"protocol: SCTP"}, notes: []string{"sctp.enabled=true"}},
 		{name: "a final deny is default deny",
 			policies: []string{calicoText("GlobalNetworkPolicy", "g", "{selector: all(), types: [Ingress, "+
 				"Egress], ingress: "+
@@ -73,6 +77,13 @@ func TestTranslate(t *testing.T) {
 				"destination: "+
 				"{nets: [10.0.0.0/24]}}]}")},
 			want: []string{"cidr: 10.0.0.0/24"}, reported: []string{"a range never matches a pod"}},
+		{name: "a range with some nodes and all pods",
+			policies: []string{calicoText("GlobalNetworkPolicy", "g", "{selector: all(), egress: [{action: Allow, "+
+				"destination: {nets: [10.0.0.0/8]}}, {action: Allow, destination: {nets: [192.168.0.0/24]}}]}"),
+				"apiVersion: v1\nkind: Node\nmetadata: {name: n3}\nstatus: {addresses: [{type: InternalIP, address: " +
+					"192.168.0.3}, {type: ExternalIP, address: 203.0.113.3}]}"},
+			want: []string{"cidr: 10.0.0.0/8"}, reported: []string{"of some nodes and not of others"},
+			never: []string{"- host", "- remote-node"}},
 		{name: "network sets",
 			policies: []string{setText("GlobalNetworkSet", "172.16.0.0/16"), calicoText("GlobalNetworkPolicy", "g",
 				"{selector: app == 'web', ingress: [{action: Allow, source: {selector: role == 'x'}}]}")},
@@ -110,7 +121,8 @@ func TestTranslate(t *testing.T) {
 				"all(), ingress: "+
 				"[{action: Deny, source: {nets: [172.16.0.0/12]}}, {action: Pass}]}"),
 				calicoText("NetworkPolicy", "c", "{selector: app == 'web', ingress: [{action: Allow}]}")},
-			want: []string{"ingressDeny", "cidr: 172.16.0.0/12", "ingress: false", "- all"}},
+			want:  []string{"ingressDeny", "cidr: 172.16.0.0/12", "ingress: false", "- all"},
+			notes: []string{"enableDefaultDeny needs Cilium 1.16"}},
 		{name: "a tier that passes a part",
 			policies: []string{tierText, calicoText("GlobalNetworkPolicy", "early.g", "{tier: early, selector: "+
 				"app == 'web', "+
@@ -131,11 +143,12 @@ func TestTranslate(t *testing.T) {
 					"source: {selector: app == 'db'}, destination: {ports: [80]}}, {action: Deny, protocol: TCP, "+
 					"source: {selector: "+
 					"app == 'db'}}, {action: Allow}]}")},
-			want: []string{"ingressDeny", "endPort: 79", `port: "81"`}},
+			want: []string{"ingressDeny", "endPort: 79", `port: "81"`}, notes: []string{"endPort"}},
 		{name: "what is left has protocols without a name", policies: []string{calicoText("NetworkPolicy", "c",
 			"{selector: app == 'web', ingress: [{action: Allow, protocol: TCP, destination: {ports: [80]}}, "+
 				"{action: Deny, "+
-				"protocol: TCP}, {action: Allow}]}")}, want: []string{"ingressDeny", "- all"}},
+				"protocol: TCP}, {action: Allow}]}")}, want: []string{"ingressDeny", "- all"},
+			notes: []string{"endPort"}},
 		{name: "a NetworkPolicy below a tier that closes",
 			policies: []string{tierText, kubernetesText("{podSelector: {}, ingress: [{}]}"),
 				calicoText("GlobalNetworkPolicy", "early.g", "{tier: early, selector: app == 'web', ingress: "+

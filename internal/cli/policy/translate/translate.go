@@ -44,7 +44,9 @@ func NewCommand(a *app.App) *cobra.Command {
 			"was\n" +
 			"not run on a real Cilium. The model does not judge ICMP, or protocols other than TCP, UDP and SCTP. If " +
 			"a\n" +
-			"rule has no equivalent, a verdict would change, or a policy could not be judged, the exit code is 3.",
+			"rule has no equivalent, a verdict would change, or a policy could not be judged, the exit code is 3. It " +
+			"is\n" +
+			"also 3 if an earlier translation left policies in the cluster, or if the input has no pods.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -102,13 +104,18 @@ func run(ctx context.Context, a *app.App, files []string, report string) error {
 	if err != nil {
 		return err
 	}
-	if len(translated.Untranslated)+len(judged.Differences)+len(judged.Outside)+len(judged.Unjudged) > 0 {
+	if !clean(translated, &judged) {
 		return exit.Quiet(exit.Blocked)
 	}
 	return nil
 }
 
-// sourceOf is the profile of the Calico in the input. Policies alone are enough: then the pods' own addresses count.
+// clean reports whether all was translated and judged, and no verdict changes.
+func clean(t *policy.Translation, j *policy.Judgement) bool {
+	return j.Pods > 0 && len(t.Untranslated)+len(t.Left)+len(j.Differences)+len(j.Outside)+len(j.Unjudged) == 0
+}
+
+// sourceOf is the profile of the Calico in the input. Without it, the pods' own addresses count.
 func sourceOf(a *app.App, snapshot *cluster.Snapshot) policy.Profile {
 	for _, found := range drivers.All().Detect(snapshot) {
 		if found.CNI == "calico" {
@@ -162,6 +169,11 @@ func write(w io.Writer, snapshot *cluster.Snapshot, t *policy.Translation, j *po
 	}
 	part(w, "Verdicts that would change", lines)
 	lines = nil
+	for _, r := range t.Left {
+		lines = append(lines, remark(r))
+	}
+	part(w, "Left by an earlier translation", lines)
+	lines = nil
 	for _, g := range j.Unjudged {
 		lines = append(lines, fmt.Sprintf("%s: %s", name(g.Policy), g.What))
 	}
@@ -176,9 +188,13 @@ func write(w io.Writer, snapshot *cluster.Snapshot, t *policy.Translation, j *po
 		}
 	}
 	part(w, "Notes", lines)
-	if len(t.Untranslated)+len(j.Differences)+len(j.Outside)+len(j.Unjudged) == 0 {
+	switch {
+	case j.Pods == 0:
+		fmt.Fprintln(w, "No verdict was judged: the input has no pods that policies can select.\n"+
+			"hint: add a snapshot of the cluster: theseus snapshot -o FILE")
+	case clean(t, j):
 		fmt.Fprintf(w, "No verdict changes: %s, all ports, all addresses that the policies tell apart.\n",
-			cluster.Count(len(snapshot.Pods), "pod"))
+			cluster.Count(j.Pods, "pod"))
 	}
 	fmt.Fprintln(w, "Verdicts are those of Theseus' model, for TCP, UDP and SCTP. The policies were not run on a real "+
 		"Cilium.")
@@ -206,11 +222,13 @@ func part(w io.Writer, title string, lines []string) {
 }
 
 func remark(r policy.Remark) string {
-	text := name(r.Policy)
-	if r.Rule != "" {
-		text += ", " + r.Rule
+	text := r.Text
+	switch {
+	case r.Rule != "":
+		text = name(r.Policy) + ", " + r.Rule + ": " + text
+	case r.Policy.Kind != "":
+		text = name(r.Policy) + ": " + text
 	}
-	text += ": " + r.Text
 	if r.Hint != "" {
 		text += "\nhint: " + r.Hint
 	}
