@@ -1,9 +1,42 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
+
+// TestExclusionKubernetes: the same of a NetworkPolicy, and the translation reports it.
+func TestExclusionKubernetes(t *testing.T) {
+	for _, test := range []struct {
+		peer string
+		want Verdict
+	}{
+		{"{namespaceSelector: {matchExpressions: [{key: team, operator: NotIn, values: [x]}]}}", Allow},
+		{"{namespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}, podSelector: {}}", Allow},
+		{"{namespaceSelector: {matchExpressions: [{key: team, operator: NotIn, values: [x]}]}, podSelector: " +
+			"{matchLabels: {app: db}}}", Deny},
+		{"{namespaceSelector: {matchExpressions: [{key: team, operator: NotIn, values: [x]}, {key: " +
+			"kubernetes.io/metadata.name, operator: Exists}]}}", Deny},
+		{"{namespaceSelector: {}}", Deny},
+		{"{podSelector: {matchExpressions: [{key: app, operator: DoesNotExist}]}}", Deny},
+	} {
+		snapshot := snapshotOf(t, town, kubernetesText("{podSelector: {matchLabels: {app: web}}, ingress: [{from: ["+
+			test.peer+"]}]}"))
+		m := Build(snapshot, calicoNow, ciliumNow)
+		for side, want := range []Verdict{Deny, test.want} {
+			got, err := m.Verdict(Side(side), "host/agent", "shop/web", Port{"TCP", 80})
+			if got != want || err != nil {
+				t.Errorf("%s: side %d: %s, want %s (%v)", test.peer, side, got, want, err)
+			}
+		}
+		opens := test.want == Allow
+		outside := slices.ContainsFunc(m.OutsideDifferences(), func(o Outside) bool { return o.Change == Opens })
+		if reported := len(Translate(snapshot, calicoNow).Untranslated) > 0; outside != opens || reported != opens {
+			t.Errorf("%s: outside %v, reported %v, want %v", test.peer, outside, reported, opens)
+		}
+	}
+}
 
 // TestExclusion: a selector that only excludes namespaces also selects nodes, in the releases of Cilium that add no
 // demand to it, and where the policy's kind adds none.

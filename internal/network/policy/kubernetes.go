@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -138,11 +139,27 @@ func (k kubernetes) rules(peers []networkingv1.NetworkPolicyPeer, ports []networ
 				k.leftOut(k.ref, "a peer's selector cannot be read: "+err.Error())
 				continue
 			}
+			if k.profile.Dialect == Cilium && excludesOnly(peer) {
+				pods = k.withoutNamespace(k.ref, k.profile, pods.key, pods.scope)
+				r.deviation = cmp.Or(r.deviation, DeviatesExclusion)
+			}
 			r.peer.in = []*set{pods}
 		}
 		rules = append(rules, r)
 	}
 	return rules
+}
+
+// excludesOnly reports whether a peer's selectors also match what has no labels. An empty namespaceSelector does not:
+// Cilium adds that there must be a namespace.
+func excludesOnly(peer *networkingv1.NetworkPolicyPeer) bool {
+	matches := func(from *metav1.LabelSelector) bool {
+		parsed, err := metav1.LabelSelectorAsSelector(from)
+		return err == nil && parsed.Matches(labels.Set{})
+	}
+	in := peer.NamespaceSelector
+	return in != nil && len(in.MatchLabels)+len(in.MatchExpressions) > 0 && matches(in) &&
+		(peer.PodSelector == nil || matches(peer.PodSelector))
 }
 
 func (k kubernetes) block(r *rule, block *networkingv1.IPBlock) {

@@ -121,6 +121,13 @@ func (o oracle) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, 
 				return true
 			}
 		case other.Spec.HostNetwork:
+			// Cilium adds a namespace to a selector only if it is empty or missing.
+			none := map[string]string{}
+			if in := p.NamespaceSelector; o.profile.Dialect == Cilium && in != nil &&
+				len(in.MatchLabels)+len(in.MatchExpressions) > 0 && selects(in, none) &&
+				(p.PodSelector == nil || selects(p.PodSelector, none)) {
+				return true
+			}
 		case p.NamespaceSelector == nil && namespace != other.Namespace:
 		case p.NamespaceSelector != nil && !selects(p.NamespaceSelector, o.namespace(other.Namespace)):
 		case p.PodSelector == nil || selects(p.PodSelector, other.Labels):

@@ -50,7 +50,10 @@ func ProfileOf(installation *cni.Installation) Profile {
 	return p
 }
 
-// IDs of the deviations that change verdicts.
+// DeviatesExclusion is the ID of the deviation of selectors that only exclude namespaces.
+const DeviatesExclusion = "cilium/exclusion-selects-outside"
+
+// IDs of the other deviations that change verdicts.
 const (
 	deviatesCIDR       = "cilium/cidr-never-selects-pods"
 	deviatesEndPort    = "cilium/end-port-ignored"
@@ -102,7 +105,7 @@ func Deviations() []Deviation {
 				"policy-cidr-match-mode says so",
 			Source: "https://github.com/cilium/cilium/issues/9209 https://github.com/cilium/cilium/issues/12277 " +
 				"https://docs.cilium.io/en/stable/security/policy/layer3/"},
-		{ID: "cilium/exclusion-selects-outside", CNI: "cilium", Modelled: true,
+		{ID: DeviatesExclusion, CNI: "cilium", Modelled: true,
 			Says: "a selector that only excludes namespaces (NotIn, DoesNotExist) also selects nodes and addresses " +
 				"outside of the cluster: before 1.19, and later where policyDefaultLocalCluster is false",
 			Source: "https://github.com/cilium/cilium/issues/46949"},

@@ -751,6 +751,11 @@ func (t *translator) kubeOrigin(object *networkingv1.NetworkPolicy, tier int) *o
 		if len(peers) > 0 {
 			fars = nil
 		}
+		if slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool { return excludesOnly(&p) }) {
+			t.refuse(ref, it.name, unequal("a namespaceSelector only excludes: Cilium before 1.19, and later where "+
+				"policyDefaultLocalCluster is false, also selects nodes and addresses outside of the cluster by it",
+				"add {key: kubernetes.io/metadata.name, operator: Exists} to its matchExpressions"))
+		}
 		for i := range peers {
 			fars = append(fars, kubeFars(&peers[i], own)...)
 		}

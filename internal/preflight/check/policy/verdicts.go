@@ -144,6 +144,9 @@ func fix(pass *check.Pass, d *policy.Difference) string {
 		return "choose a target that enforces NetworkPolicy, or run an additional policy agent"
 	case d.Only == policy.Before:
 		return describe(d.Policy) + ": before the change, rewrite it as a policy that " + pass.Target.CNI + " enforces"
+	case slices.Contains(d.Deviations, policy.DeviatesExclusion):
+		return "add {key: kubernetes.io/metadata.name, operator: Exists} to the matchExpressions of each " +
+			"namespaceSelector that only excludes"
 	case d.Addresses:
 		return "select pods by label (podSelector, namespaceSelector), or add the target's range, also in except"
 	case len(d.Deviations) > 0:
