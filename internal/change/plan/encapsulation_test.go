@@ -222,7 +222,7 @@ func TestEncapsulationRefused(t *testing.T) {
 		"a change to IPIP was never run": carried(t, "Always", "ipip"),
 		"already has vxlan":              carried(t, "Always", "vxlan"),
 		"already has none":               carried(t, "Never", "none"),
-		"together with anything else": with("Always", "none", func(r *request) {
+		"a plan makes one change": with("Always", "none", func(r *request) {
 			r.change.Dataplane = "nftables"
 		}),
 		"no image of the agent": with("Always", "none", func(r *request) { r.change.AgentImage = "" }),

@@ -94,16 +94,16 @@ func TestVerifyCatchesNear(t *testing.T) {
 		"it acts on another node": {func(s *step.Step) {
 			s.Actions = append(slices.Clone(s.Actions), step.Action{ID: "x", Do: step.Wait{
 				Condition: step.Condition{Is: step.NodeReady{Node: "node-199"}}}})
-		}, "it acts on others too"},
+		}, "the step also acts on others"},
 		"it acts on the cluster": {func(s *step.Step) {
 			s.Actions = append(slices.Clone(s.Actions), step.Action{ID: "x", Do: step.Wait{
 				Condition: step.Condition{Is: step.Established{}}}})
-		}, "it acts on others too"},
-		"it bakes":    {func(s *step.Step) { s.Gate.Bake = 1 }, "must hold on all"},
-		"it compares": {func(s *step.Step) { s.Gate.Compare = true }, "must hold on all"},
-		"sessions":    {func(s *step.Step) { s.Gate.Sessions = &step.Sessions{} }, "must hold on all"},
-		"a result":    {func(s *step.Step) { s.Gate.Result = true }, "must hold on all"},
-		"no wave":     {func(s *step.Step) { s.Wave = "" }, "of no wave"},
+		}, "the step also acts on others"},
+		"it bakes":    {func(s *step.Step) { s.Gate.Bake = 1 }, "must hold on all nodes"},
+		"it compares": {func(s *step.Step) { s.Gate.Compare = true }, "must hold on all nodes"},
+		"sessions":    {func(s *step.Step) { s.Gate.Sessions = &step.Sessions{} }, "must hold on all nodes"},
+		"a result":    {func(s *step.Step) { s.Gate.Result = true }, "must hold on all nodes"},
+		"no wave":     {func(s *step.Step) { s.Wave = "" }, "belongs to no wave"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			steps := slices.Clone(p.Steps)

@@ -165,9 +165,9 @@ func TestPoolRefused(t *testing.T) {
 		"overlaps IPPool": with(func(r *request) {
 			r.change.Pool = poolIn(r)["spec"].(map[string]any)["cidr"].(string)
 		}),
-		"together with anything else": with(func(r *request) { r.change.Dataplane = "nftables" }),
-		"no image of the agent":       with(func(r *request) { r.change.AgentImage = "" }),
-		"leave out 2 nodes":           with(func(r *request) { r.change.Waves = []int{1} }),
+		"a plan makes one change": with(func(r *request) { r.change.Dataplane = "nftables" }),
+		"no image of the agent":   with(func(r *request) { r.change.AgentImage = "" }),
+		"leave out 2 nodes":       with(func(r *request) { r.change.Waves = []int{1} }),
 		"namespace shop (cni.projectcalico.o": with(func(r *request) {
 			r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: "shop", Annotations: map[string]string{"cni.projectcalico.org/ipv4pools": "[]"}}})

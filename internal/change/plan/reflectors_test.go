@@ -184,10 +184,9 @@ func TestReflectorsRefused(t *testing.T) {
 		"selects only fifth":       relayed(t, "has(none)"),
 		"column":                   relayed(t, "has("),
 		"already form a full mesh": relayed(t, kind.FullMesh),
-		"together with anything " +
-			"else": with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
-		"for all nodes together": with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
-		"no image of the agent":  with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),
+		"a plan makes one change":  with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
+		"for all nodes together":   with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
+		"no image of the agent":    with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),
 		"BIRD does not run": with(relayed(t, "has(rr)"), func(r *request) {
 			r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan"
 		}),

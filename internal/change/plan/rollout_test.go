@@ -251,7 +251,7 @@ func TestRolloutRefuses(t *testing.T) {
 		{"a flag of another network", func(r *request) { r.change.Dataplane, r.change.Flag = "", "cilium/mtu=1400" },
 			"a flag of cilium, and this cluster is on calico", ""},
 		{"both", func(r *request) { r.change.Flag = "nftablesMode=Enabled" }, "cannot be changed in one plan", ""},
-		{"with a network", func(r *request) { r.change.To = "flannel" }, "also asks for a network", ""},
+		{"with a network", func(r *request) { r.change.To = "flannel" }, "cannot be combined with a network", ""},
 		{"unknown data plane", func(r *request) { r.change.Dataplane = "ipvs" },
 			`"ipvs" is not a data plane`, "iptables"},
 		{"it is so", func(r *request) { r.change.Dataplane = "iptables" }, "is Disabled already", ""},
