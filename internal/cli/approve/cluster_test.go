@@ -8,6 +8,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -127,10 +128,17 @@ func fromGit(t *testing.T, admin *kube.Client, as func(string) *kube.Client, p *
 		}
 	}
 	kubetest.Apply(t, admin, roles...)
-	for range 2 {
-		if err := apply(tool, printed.String()); err != nil {
-			t.Fatal(err)
-		}
+	// The authorizer learns of new roles by a watch.
+	err = apply(tool, printed.String())
+	for end := time.Now().Add(time.Minute); apierrors.IsForbidden(err) && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+		err = apply(tool, printed.String())
+	}
+	if err == nil {
+		err = apply(tool, printed.String()) // again
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	refused(tool, strings.Replace(printed.String(), p.Hash, "another", 1), "the spec of an approval never changes")
 	all, err := journal.Approvals(t.Context(), admin.Dynamic, p.Name, p.Hash)
