@@ -133,7 +133,7 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []Foreign {
 		}
 		all = append(all, r.foreign(seen))
 	}
-	writers := Writers(snapshot)
+	writers, firewall := Writers(snapshot), Firewall(snapshot)
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
 		ref := DaemonSetRef(set)
@@ -143,9 +143,12 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []Foreign {
 			continue
 		}
 		name := "DaemonSet " + set.Namespace + "/" + set.Name
-		if r := knownSet(set); r != nil {
+		switch r := knownSet(set); {
+		case set == firewall: // the network for which it enforces policy may be one of files on the nodes alone
+			add(nil, "kube-router ("+name+"), which only enforces NetworkPolicy")
+		case r != nil:
 			add(r, name)
-		} else if slices.Contains(writers, set) {
+		case slices.Contains(writers, set):
 			add(nil, name+" writes to the folder of CNI configurations")
 		}
 	}

@@ -133,3 +133,22 @@ func tell(t *testing.T, said *strings.Builder, command string, in Input) {
 		fmt.Fprintf(said, "%s: %v\n  hint: %s\n", command, checked.Refused, HintOf(checked.Refused))
 	}
 }
+
+// TestFirewallIsNoNetwork: a kube-router that only enforces policy is not taken for the network, which may be one of
+// files on the nodes alone.
+func TestFirewallIsNoNetwork(t *testing.T) {
+	snapshot := cnitest.Shape(t, "kube-router")
+	snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Args = []string{"--run-router=false",
+		"--run-service-proxy=false"}
+	var said strings.Builder
+	tell(t, &said, "plan", Input{Snapshot: snapshot, Options: Options(v1alpha1.ChangeSpec{}, noon),
+		Change: v1alpha1.ChangeSpec{To: "calico", PodCIDR: "10.96.0.0/16",
+			AgentImage: "registry.example.com/agent:1"},
+		Manifest: cnitest.Fixture(t, "calico-manifest.yaml")})
+	for _, want := range []string{"Theseus cannot change the network of this cluster, and found only kube-router " +
+		"(DaemonSet kube-system/kube-router), which only enforces NetworkPolicy", "theseus snapshot --nodes"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in\n%s", want, said.String())
+		}
+	}
+}
