@@ -73,7 +73,6 @@ type Cluster struct {
 	runs   map[string]program // by name
 	lock   sync.Mutex
 	self   *os.Process // theseus, while it runs
-	asked  Load        // of API servers that were restarted
 }
 
 // program is a program that runs.
@@ -125,15 +124,6 @@ func (c *Cluster) Stop() {
 // Restart ends a program of the control plane, and starts it again after a while.
 func (c *Cluster) Restart(ctx context.Context, name string, after time.Duration) error {
 	one := c.runs[name]
-	if name == "kube-apiserver" { // which begins to count again
-		asked, err := c.Load(ctx)
-		if err != nil {
-			return err
-		}
-		c.lock.Lock()
-		c.asked = asked
-		c.lock.Unlock()
-	}
 	one.stop()
 	c.say("%s is stopped for %s", name, after)
 	select {

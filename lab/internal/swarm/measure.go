@@ -112,7 +112,7 @@ func Estimate(runbook string) time.Duration {
 	return took
 }
 
-// Load is what the API server was asked since the cluster began.
+// Load is what an API server was asked since it began.
 type Load struct {
 	Requests map[string]float64 // by verb and resource, of all clients
 	Bytes    map[string]float64 // of the answers to GET and LIST, by the same
@@ -127,11 +127,8 @@ func (c *Cluster) Load(ctx context.Context) (Load, error) {
 	if err != nil {
 		return load, err
 	}
-	c.lock.Lock()
-	load.Requests = added(c.asked.Requests, sums(text, "apiserver_request_total"))
-	load.Bytes = added(c.asked.Bytes, sums(text, "apiserver_response_sizes_sum"))
-	load.Watched = added(c.asked.Watched, sums(text, "apiserver_watch_events_sizes_sum"))
-	c.lock.Unlock()
+	load.Requests, load.Bytes = sums(text, "apiserver_request_total"), sums(text, "apiserver_response_sizes_sum")
+	load.Watched = sums(text, "apiserver_watch_events_sizes_sum")
 	file, err := os.Open(c.config.AuditLog())
 	if errors.Is(err, os.ErrNotExist) {
 		return load, nil
@@ -182,15 +179,6 @@ func sums(text, metric string) map[string]float64 {
 	return by
 }
 
-// added is the sum of two counts.
-func added(earlier, later map[string]float64) map[string]float64 {
-	all := maps.Clone(later)
-	for key, n := range earlier {
-		all[key] += n
-	}
-	return all
-}
-
 // Since is what was asked since an earlier look.
 func (l Load) Since(before Load) Load {
 	less := func(now, then map[string]float64) map[string]float64 {
@@ -210,9 +198,8 @@ func (l Load) Since(before Load) Load {
 type Report struct {
 	Nodes, Pods int
 	Estimate    time.Duration
-	Apply       Run // of all of its processes
+	Apply       Run
 	Load        Load
-	before      Load // of the API server when it began
 }
 
 // shown is how many rows of requests are printed.
@@ -268,28 +255,13 @@ func (c *Cluster) Change(ctx context.Context, more ...string) (Report, error) {
 		return report, err
 	}
 	report.Estimate = estimate
-	if report.before, err = c.Load(ctx); err != nil {
+	before, err := c.Load(ctx)
+	if err != nil {
 		return report, err
 	}
-	return report, c.run(ctx, &report, "apply", plan, "--yes")
-}
-
-// Resume goes on with a change whose process was killed, and adds what that took to its report.
-func (c *Cluster) Resume(ctx context.Context, report *Report) error {
-	return c.run(ctx, report, "resume")
-}
-
-func (c *Cluster) run(ctx context.Context, report *Report, args ...string) error {
-	run, err := c.Theseus(ctx, args...)
-	report.Apply = report.Apply.and(run)
+	report.Apply, err = c.Theseus(ctx, "apply", plan, "--yes")
 	// What was asked until then is known too where the time was over.
 	after, unread := c.Load(context.WithoutCancel(ctx))
-	report.Load = after.Since(report.before)
-	return errors.Join(err, unread)
-}
-
-// and is a run with the one that went on with it.
-func (r Run) and(next Run) Run {
-	return Run{Said: r.Said + next.Said, Code: next.Code, Took: r.Took + next.Took, Peak: max(r.Peak, next.Peak),
-		CPU: r.CPU + next.CPU, Disk: r.Disk + next.Disk}
+	report.Load = after.Since(before)
+	return report, errors.Join(err, unread)
 }

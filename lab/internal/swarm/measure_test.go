@@ -36,19 +36,6 @@ apiserver_request_total_other{resource="pods",verb="GET"} 5
 	if len(since.Requests) != 1 || since.Requests["PATCH pods/status"] != 15 {
 		t.Errorf("%v", since.Requests)
 	}
-	all := added(got, map[string]float64{"LIST probereports": 2, "GET nodes": 1})
-	if len(all) != 3 || all["LIST probereports"] != 10 || all["GET nodes"] != 1 || got["LIST probereports"] != 8 {
-		t.Errorf("after a restart of the API server: %v", all)
-	}
-}
-
-// TestAnd: a run that was gone on with is one, which ended as its last process did.
-func TestAnd(t *testing.T) {
-	got := Run{Said: "a", Code: -1, Took: time.Second, Peak: 7, CPU: 2, Disk: 3}.and(
-		Run{Said: "b", Code: 6, Took: time.Minute, Peak: 5, CPU: 20, Disk: 30})
-	if want := (Run{Said: "ab", Code: 6, Took: 61 * time.Second, Peak: 7, CPU: 22, Disk: 33}); got != want {
-		t.Errorf("%+v", got)
-	}
 }
 
 // TestPrint: writes are of all clients and of every verb that writes, and a gate's share of the reports includes what a
