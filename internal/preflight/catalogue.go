@@ -67,6 +67,7 @@ func All() []check.Check {
 		labels.RemovedInUse(),
 		load.Conntrack(),
 		load.Drops(),
+		load.Softirq(),
 		mtu.Path(),
 		mtu.TooBig(),
 		node.Capacity(),

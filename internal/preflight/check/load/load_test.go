@@ -9,3 +9,5 @@ import (
 func TestConntrack(t *testing.T) { checktest.Run(t, Conntrack()) }
 
 func TestDrops(t *testing.T) { checktest.Run(t, Drops()) }
+
+func TestSoftirq(t *testing.T) { checktest.Run(t, Softirq()) }
