@@ -77,9 +77,23 @@ type kernel struct {
 	address string
 }
 
+// Counters implements load.Kernel: it adds how long the processors have worked.
+func (k kernel) Counters() (map[string]int64, error) {
+	all, err := k.Node.Counters()
+	if err != nil {
+		return nil, err
+	}
+	busy, err := k.Busy()
+	if err == nil {
+		all[bench.Busy] = busy.Microseconds()
+	}
+	return all, nil
+}
+
 // Limits implements load.Kernel.
 func (k kernel) Limits() (limits bench.Limits, err error) {
 	limits.Conntrack, limits.ConntrackMost, err = k.Conntrack()
+	limits.Boot = k.Boot()
 	limits.Link = node.LinkSpeed("/sys/class/net", k.address)
 	return limits, err
 }

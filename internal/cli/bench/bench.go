@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/run/benched"
+	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
 // NewCommand makes the command theseus bench.
@@ -46,7 +47,7 @@ func newNetwork(a *app.App) *cobra.Command {
 		Use:   "network",
 		Short: "Put a bounded load on the network of a live cluster, and measure throughput, rates and latencies",
 		Long: "Makes a client and responders in pods and on the host network of two nodes. It measures, one after\n" +
-			"another: the round trip at rest; TCP with 1 and 8 streams, small datagrams and new connections,\n" +
+			"another: the round trip at rest; TCP with 1 and 8 streams, UDP, small datagrams and new connections,\n" +
 			"from pod to pod on one node and on two nodes, and from pod to host; requests through a Service;\n" +
 			"and DNS queries. Probes run during every load, and measure the round trip under load. All\n" +
 			"measurements are repeated --runs times, in turn, and the medians are printed with their spread.\n" +
@@ -83,12 +84,15 @@ func newNetwork(a *app.App) *cobra.Command {
 		"percent of a node's link that --throughput may be at most, if the node knows its link's speed")
 	flags.BoolVar(&o.bounds.KeepGoing, "keep-going", false,
 		"after a measurement that was stopped because answers were slow or lost, go on with the next one")
+	flags.IntSliceVar(&o.bounds.PolicyRules, "policy-rules", nil,
+		"repeat a part of the measurements with so many rules of policy, such as 10,1000,10000; they are in "+
+			"NetworkPolicies of the benchmark, which select its own pod alone, and are removed")
 	flags.StringSliceVar(&o.nodes, "nodes", nil,
 		"NODE,NODE: the client's node, and the other one (default: the first two that can take load)")
 	flags.BoolVar(&o.dry, "dry-run", false, "print what it would cost, and make nothing")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	o.agent.Register(flags)
-	return usage.Takes(command, "text", "json")
+	return usage.Takes(command, "text", "json", "html")
 }
 
 // read checks the flags.
@@ -118,7 +122,7 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 	b := &benched.Bench{Client: client, Image: image, Bounds: o.bounds, Note: func(text string) {
 		fmt.Fprintln(a.Err, text)
 	}}
-	if b.Nodes, err = benching.Choose(ctx, a, client, o.nodes); err != nil {
+	if b.Nodes, err = benching.Choose(ctx, a, client, o.nodes, o.bounds); err != nil {
 		return err
 	}
 	to := a.Err // the cost; the result goes to the output
@@ -133,7 +137,7 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 			return err
 		}
 		// the question may have stood for hours
-		if _, err := benching.Choose(ctx, a, client, benching.Names(b.Nodes)); err != nil {
+		if _, err := benching.Choose(ctx, a, client, benching.Names(b.Nodes), o.bounds); err != nil {
 			return exit.Fail(exit.Failed, exit.HintOf(err), "%s", err.Error())
 		}
 	}
@@ -153,7 +157,7 @@ func (o *options) network(ctx context.Context, a *app.App, image string) error {
 func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench) error {
 	if o.dry && a.Output == "json" {
 		return terminal.WriteJSON(to, map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "NetworkBenchCost",
-			"bounds": o.bounds, "cost": b.Plan().Cost(), "pods": b.Pods(), "nodes": benching.Names(b.Nodes)})
+			"bounds": o.bounds, "cost": b.Cost(), "pods": b.Pods(), "nodes": benching.Names(b.Nodes)})
 	}
 	benching.Cost(to, "theseus bench network", b)
 	return nil
@@ -161,8 +165,16 @@ func (o *options) cost(to io.Writer, a *app.App, b *benched.Bench) error {
 
 // show prints a result.
 func show(a *app.App, result *bench.Result) error {
-	if a.Output == "json" {
+	switch a.Output {
+	case "json":
 		return terminal.WriteJSON(a.Out, result)
+	case "html":
+		page, err := report.Bench(result)
+		if err != nil {
+			return err
+		}
+		_, err = a.Out.Write(page)
+		return err
 	}
 	where := result.Client
 	if result.Other != "" {

@@ -73,7 +73,7 @@ func on(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, boun
 	nodes []string) (b *benched.Bench, err error) {
 	b = &benched.Bench{Client: client, Image: p.Change.AgentImage, Bounds: bounds,
 		Note: func(text string) { fmt.Fprintln(a.Err, text) }}
-	b.Nodes, err = Choose(ctx, a, client, nodes)
+	b.Nodes, err = Choose(ctx, a, client, nodes, bounds)
 	return b, err
 }
 

@@ -20,14 +20,19 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/benched"
 )
 
-// Choose reads the nodes and chooses those of the benchmark: the named ones, or two that are fit for load.
-func Choose(ctx context.Context, a *app.App, client *kube.Client, named []string) ([]corev1.Node, error) {
+// Choose reads the nodes and chooses those of the benchmark: the named ones, or two that are fit for load. It refuses
+// bounds that are not for so many nodes.
+func Choose(ctx context.Context, a *app.App, client *kube.Client, named []string,
+	bounds bench.Bounds) ([]corev1.Node, error) {
 	var nodes *corev1.NodeList
 	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
 		nodes, err = client.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	if why := bounds.TooManyRules(len(nodes.Items)); why != "" {
+		return nil, exit.Fail(exit.Usage, "name fewer rules, or measure on a smaller cluster", "%s", why)
 	}
 	chosen, err := benched.Choose(nodes.Items, named)
 	if err != nil {
@@ -45,7 +50,7 @@ func Cost(to io.Writer, who string, b *benched.Bench) {
 	fmt.Fprintf(to, "%s puts load on the network of the cluster %s:\n", who, b.Client.Config.Host)
 	fmt.Fprintf(to, "  pods     %d, and a Service, in %s, on %s; each run has a client of its own\n",
 		b.Pods(), v1alpha1.Namespace, strings.Join(Names(b.Nodes), " and "))
-	for _, line := range b.Plan().Cost().Text(b.Bounds, manifest.BenchProcessors, manifest.BenchMemory) {
+	for _, line := range b.Cost().Text(b.Bounds, manifest.BenchProcessors, manifest.BenchMemory) {
 		fmt.Fprintln(to, "  "+line)
 	}
 	if len(b.Nodes) == 1 {

@@ -3,12 +3,14 @@ package benching
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/theseus-cni/theseus/internal/cli/app"
@@ -60,9 +62,19 @@ func TestChoose(t *testing.T) {
 		code  int
 		want  string
 	}{{nil, exit.Failed, "none of 1 node is Ready"}, {[]string{"a"}, exit.Usage, "node a is cordoned"}} {
-		_, err := Choose(t.Context(), a, client, c.named)
+		_, err := Choose(t.Context(), a, client, c.named, bench.Defaults())
 		if err == nil || exit.Code(io.Discard, err) != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, code %d", c.named, err, exit.Code(io.Discard, err))
 		}
+	}
+	many := bench.Defaults()
+	many.PolicyRules = []int{10000}
+	var nodes []runtime.Object
+	for i := range 101 {
+		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}})
+	}
+	_, err := Choose(t.Context(), a, &kube.Client{Typed: fake.NewClientset(nodes...)}, nil, many)
+	if err == nil || exit.Code(io.Discard, err) != exit.Usage || !strings.Contains(err.Error(), "at most 9900") {
+		t.Errorf("10,000 rules on 101 nodes: %v", err)
 	}
 }

@@ -145,3 +145,38 @@ func (c *Client) brief(ctx context.Context, call func(context.Context) error) er
 	}
 	return err
 }
+
+// RemoveBenchPolicies removes the NetworkPolicies of benchmarks that a label selector matches, and waits until none is
+// left. Who may not list them there has none removed.
+func (c *Client) RemoveBenchPolicies(ctx context.Context, selector string, within time.Duration,
+	note func(error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	policies := c.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace)
+	options := metav1.ListOptions{LabelSelector: selector}
+	for {
+		left := 0
+		err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
+			func(ctx context.Context) error {
+				return c.brief(ctx, func(ctx context.Context) error {
+					found, err := policies.List(ctx, options)
+					if err != nil || len(found.Items) == 0 {
+						return err
+					}
+					left = len(found.Items)
+					return policies.DeleteCollection(ctx, metav1.DeleteOptions{}, options)
+				})
+			})
+		switch {
+		case err != nil && apierrors.IsForbidden(err) && left == 0:
+			return nil
+		case err != nil:
+			return err
+		case left == 0:
+			return nil
+		}
+		if outage.Sleep(ctx, benchPoll) != nil {
+			return fmt.Errorf("%s left after %s", cluster.Count(left, "NetworkPolicy"), within)
+		}
+	}
+}

@@ -25,8 +25,14 @@ const BenchConductor = "conduct"
 // BenchPodName is the name of a benchmark's pod.
 func BenchPodName(part string) string { return BenchName + "-" + part }
 
-// BenchClientName is the name of the client of a run, from 1.
-func BenchClientName(run int) string { return BenchPodName(BenchClient) + "-" + strconv.Itoa(run) }
+// BenchClientName is the name of the client of a run, from 1, that measures with so many rules of policy.
+func BenchClientName(run, rules int) string {
+	name := BenchPodName(BenchClient) + "-" + strconv.Itoa(run)
+	if rules > 0 {
+		name += "-" + strconv.Itoa(rules)
+	}
+	return name
+}
 
 // BenchResponder answers the load of a benchmark on a node; id tells the benchmark from others. It ends by itself when
 // it has lasted for so long, and the kubelet ends it as well, whatever becomes of the process that made it.
@@ -45,14 +51,18 @@ func BenchResponder(image, node, part, id string, atMost time.Duration) *unstruc
 	return benchPod(BenchPodName(part), part, id, spec)
 }
 
-// BenchPod is the client of one run of a benchmark on a node: one container carries out the plan and sends probes, the
-// other puts load on the paths. They are two, so that load that is throttled does not delay the probes. Both end by
-// themselves, as responders do.
-func BenchPod(image, node, plan, id string, run int, atMost time.Duration) *unstructured.Unstructured {
+// BenchPod is the client of one run of a benchmark on a node, with a name: one container carries out the plan and
+// sends probes, the other puts load on the paths. They are two, so that load that is throttled does not delay the
+// probes. Both end by themselves, as responders do.
+func BenchPod(image, node, name, plan, id string, atMost time.Duration) *unstructured.Unstructured {
 	conduct := benchContainer(BenchConductor, image, []string{"bench", "conduct", "--within", atMost.String()})
 	conduct.Env = append(conduct.Env, corev1.EnvVar{Name: "THESEUS_BENCH", Value: plan})
 	work := benchContainer("work", image, []string{"bench", "work", "--within", atMost.String()})
-	return benchPod(BenchClientName(run), BenchClient, id, benchSpec(node, atMost, conduct, work))
+	pod := benchPod(name, BenchClient, id, benchSpec(node, atMost, conduct, work))
+	labels := pod.GetLabels()
+	labels[LabelBenchClient] = name
+	pod.SetLabels(labels)
+	return pod
 }
 
 func benchPod(name, part, id string, spec corev1.PodSpec) *unstructured.Unstructured {

@@ -36,6 +36,8 @@ const (
 	LabelBench = "theseus.dev/bench"
 	// LabelBenchID tells the objects of one benchmark from those of another.
 	LabelBenchID = "theseus.dev/bench-id"
+	// LabelBenchClient has the name of a client of a benchmark: a policy admits one.
+	LabelBenchClient = "theseus.dev/bench-client"
 )
 
 // Ports of the probe servers. The prober of a node's host serves on the node's own address at these plus HostOffset.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,9 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 			LocalServices()...),
 		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute),
 			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
-			*BenchPod(image, "node-1", "{}", "id", 2, time.Minute)},
+			*BenchPod(image, "node-1", BenchClientName(2, 0), "{}", "id", time.Minute),
+			*BenchPolicies(BenchFar, "id", BenchClientName(1, 2), 2)[0],
+			*BenchPolicies(BenchFar, "id", BenchClientName(1, 2), 2)[1]},
 		"task": {task(t)},
 		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
 		"introduce": Introduce(image, "cilium", []string{"10.244.0.0/16"}, []rbacv1.PolicyRule{
@@ -237,7 +240,8 @@ func TestIntroducerIsConfined(t *testing.T) {
 // TestBenchIsConfined: the pods of a benchmark have no more of their node than the network, no token, and an end; only
 // those on the host network use that.
 func TestBenchIsConfined(t *testing.T) {
-	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", "{}", "id", 1, time.Minute)}
+	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", BenchClientName(1, 0), "{}",
+		"id", time.Minute)}
 	for _, part := range []string{BenchNear, BenchFar, BenchNearHost, BenchFarHost} {
 		pods[part] = BenchResponder(image, "node-1", part, "id", time.Minute)
 	}
@@ -497,6 +501,50 @@ func TestBarePodsLabels(t *testing.T) {
 			if !strings.HasPrefix(key, "theseus.dev/") {
 				t.Errorf("%s has the label %s", pod.GetName(), key)
 			}
+		}
+	}
+}
+
+// TestBenchPolicies: there are as many rules as were asked for, no two alike, none that matches an address of a
+// cluster; all select the benchmark's responder alone, and the last one admits one client to all ports but that of
+// HTTP.
+func TestBenchPolicies(t *testing.T) {
+	for _, rules := range []int{1, 100, 101, 10000} {
+		all := BenchPolicies(BenchFar, "id", "client-1", rules)
+		seen := map[string]bool{}
+		for i, object := range all {
+			var policy networkingv1.NetworkPolicy
+			into(t, object, &policy)
+			if policy.Namespace != v1alpha1.Namespace || !maps.Equal(policy.Spec.PodSelector.MatchLabels,
+				map[string]string{LabelBenchID: "id", LabelBench: BenchFar}) || policy.Labels[LabelBenchID] != "id" {
+				t.Fatalf("%+v", policy)
+			}
+			if text, err := object.MarshalJSON(); err != nil || len(text) > 100<<10 {
+				t.Errorf("a policy has %d bytes, %v", len(text), err)
+			}
+			if i == len(all)-1 {
+				rule := policy.Spec.Ingress[0]
+				if len(policy.Spec.Ingress) != 1 || len(rule.Ports) != 3 ||
+					rule.From[0].PodSelector.MatchLabels[LabelBenchClient] != "client-1" {
+					t.Errorf("%+v", policy.Spec)
+				}
+				for _, port := range rule.Ports {
+					if port.Port.IntValue() == PortHTTP {
+						t.Error("the denied port is admitted")
+					}
+				}
+				continue
+			}
+			for _, rule := range policy.Spec.Ingress {
+				cidr := rule.From[0].IPBlock.CIDR
+				if !netip.MustParsePrefix("198.18.0.0/15").Contains(netip.MustParsePrefix(cidr).Addr()) {
+					t.Errorf("%s is not of the range for benchmarks", cidr)
+				}
+				seen[cidr+" "+rule.Ports[0].Port.String()] = true
+			}
+		}
+		if len(seen) != rules {
+			t.Errorf("%d rules, want %d", len(seen), rules)
 		}
 	}
 }

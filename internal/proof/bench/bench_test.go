@@ -126,7 +126,7 @@ func TestLeash(t *testing.T) {
 	}{
 		{Defaults(), 4 * time.Minute},
 		{Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second,
-			LinkShare: 100}, 7 * time.Minute},
+			LinkShare: 100}, 8 * time.Minute},
 	} {
 		if err := c.bounds.Validate(); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestLeash(t *testing.T) {
 		if got := p.Leash(); got > c.most || got < p.Cost().Time/time.Duration(p.Runs)+p.Reach {
 			t.Errorf("%+v: a run's client lives for %s", c.bounds, got)
 		}
-		if got := p.Cost().Time; got > 20*time.Minute {
+		if got := p.Cost().Time; got > 21*time.Minute {
 			t.Errorf("%+v: the load lasts for %s", c.bounds, got)
 		}
 	}
@@ -175,6 +175,14 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*Bounds){
+		"--policy-rules 10001 is not between 1 and 10000": func(b *Bounds) { b.PolicyRules = []int{10, 10001} },
+		"--policy-rules 0 is not between 1 and 10000":     func(b *Bounds) { b.PolicyRules = []int{0} },
+		"--policy-rules 10 is not more than the number before it, 10": func(b *Bounds) {
+			b.PolicyRules = []int{10, 10}
+		},
+		"--policy-rules has 5 numbers, and at most 4 are allowed": func(b *Bounds) {
+			b.PolicyRules = []int{1, 2, 3, 4, 5}
+		},
 		"--runs 10 of --duration 15s are 2m30s, and at most 1m0s are allowed": func(b *Bounds) {
 			b.Runs, b.Duration = 10, 15*time.Second
 		},
@@ -193,14 +201,28 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// TestTooManyRules: rules that many nodes would read are refused, with what is allowed.
+func TestTooManyRules(t *testing.T) {
+	b := Bounds{PolicyRules: []int{10, 10000}}
+	if why := b.TooManyRules(100); why != "" {
+		t.Error(why)
+	}
+	if why := b.TooManyRules(250); !strings.HasSuffix(why, "with so many nodes at most 4000 are allowed") {
+		t.Error(why)
+	}
+	if why := Defaults().TooManyRules(5000); why != "" {
+		t.Error(why)
+	}
+}
+
 // TestCost: what is agreed to is what the tasks add up to.
 func TestCost(t *testing.T) {
 	b := Bounds{Runs: 2, Duration: 10 * time.Second, Rate: 1000, Megabits: 80, MaxRoundTrip: time.Second}
 	plan := b.Plan(b.Tasks([]Paths{{Name: SameNode}}, "10.96.0.1:80"), nil)
-	// Two measurements of TCP at 10 MB/s for 10 s, twice.
-	want := Cost{Time: 2 * 7 * (10*time.Second + Settle), Bytes: 400e6, Connects: 5000, Questions: 2000,
-		// and probes during six of them, which may go on for 11 s more
-		Operations: 2*(5000+10000+2500+10000+1000) + 2*6*500*21}
+	// Two measurements of TCP and one of UDP at 10 MB/s for 10 s, twice.
+	want := Cost{Time: 2 * 8 * (10*time.Second + Settle), Bytes: 600e6, Connects: 5000, Questions: 2000,
+		// and probes during seven of them, which may go on for 11 s more
+		Operations: 2*(5000+10000+2500+10000+1000) + 2*7*500*21}
 	if got := plan.Cost(); got != want {
 		t.Errorf("%s", cmp.Diff(want, got))
 	}
@@ -232,8 +254,12 @@ func TestTable(t *testing.T) {
 				s.UnderLoad, s.Value = nil, 0
 			case task.Kind == Stream:
 				s.Latency, s.Retransmits = nil, int64(run*(task.Streams-1))
+			case task.Kind == Blast:
+				s.Latency, s.Sent, s.Arrived = nil, 10000, 9900
 			case task.Kind == Datagrams:
 				s.Value, s.Latency = 760+n, latency(1500, 1900)
+				s.Processor = map[string]float64{"node-1": 30 + n, "node-2": 20}
+				s.Rises = map[string]map[string]int64{"node-1": {Busy: 9}, "node-2": {"udp.RcvbufErrors": 2}}
 				s.Latency.SenderP99, s.Latency.P99, s.Latency.P999 = 1500, Over, Over
 			case task.Kind == Connections:
 				l := NewLatency(120, slices.Repeat([]int64{int64(500 + run)}, 120), nil)

@@ -83,7 +83,7 @@ func differences(before, after Row) (all []Difference) {
 	if before.Short || after.Short {
 		add("rate", before.Unit, before.Value, after.Value, 1, true)
 	}
-	if before.Sent > 0 || after.Sent > 0 {
+	if before.P50.known() || after.P50.known() {
 		add("P50", "ms", before.P50, after.P50, 1000, false)
 		add("P99", "ms", before.P99, after.P99, 1000, false)
 	}

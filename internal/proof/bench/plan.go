@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -15,6 +16,8 @@ const (
 	RoundTrip Kind = "round trip at rest"
 	// Stream is the throughput of TCP streams.
 	Stream Kind = "TCP"
+	// Blast is the throughput of one flow of UDP.
+	Blast Kind = "UDP"
 	// Datagrams are small datagrams that are echoed.
 	Datagrams Kind = "datagrams"
 	// Connections are new TCP connections, each with one question and its answer.
@@ -34,7 +37,7 @@ type Bounds struct {
 	// Rate is the number of datagrams a second, and of requests. New connections are a quarter of that, DNS questions a
 	// tenth, as each leaves an entry in the connection tracking of nodes, and name servers serve others.
 	Rate int `json:"ratePerSecond"`
-	// Megabits is the throughput of all TCP streams together, in Mbit/s.
+	// Megabits is the throughput of all TCP streams together, and of UDP, in Mbit/s.
 	Megabits int `json:"megabitsPerSecond"`
 	// MaxRoundTrip stops the benchmark when more than half of a second's probes during the load take longer.
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
@@ -44,6 +47,9 @@ type Bounds struct {
 	// KeepGoing is set if the next measurement follows one that was stopped because probes or operations were slow or
 	// lost. What stops the load for a node's sake ends the benchmark nevertheless.
 	KeepGoing bool `json:"keepGoing,omitempty"`
+	// PolicyRules are how many rules of policy there are, one after another, when a part of the measurements is
+	// repeated.
+	PolicyRules []int `json:"policyRules,omitempty"`
 }
 
 // Defaults are modest: a tenth of a link of 1 Gbit/s.
@@ -52,7 +58,7 @@ func Defaults() Bounds {
 		MaxRoundTrip: 100 * time.Millisecond, LinkShare: 20}
 }
 
-// The limits of the bounds. mostLoad bounds the runs' durations together: about 17 measurements of a run take that
+// The limits of the bounds. mostLoad bounds the runs' durations together: about 20 measurements of a run take that
 // long.
 const (
 	mostRuns     = 10
@@ -60,10 +66,21 @@ const (
 	mostLoad     = time.Minute
 	mostRate     = 20000
 	mostMegabits = 10000
+	// mostBlast is what one flow of UDP offers at most, in Mbit/s: one processor can hardly send more.
+	mostBlast = 1000
+	// mostRules is the most rules of policy. Every node's agent reads them, and mostRulesRead bounds how often they are
+	// read in all: about 100 bytes each, so 100 MB from the API server.
+	mostRules     = 10000
+	mostRulesRead = 1000000
+	mostLevels    = 4
 )
 
 // Timeout is how long an answer may take, counted from the scheduled time of its question. Later ones are lost.
 const Timeout = time.Second
+
+// DatagramBytes is the size of the payload of a datagram of UDP throughput. With the headers of any tunnel it fits into
+// an MTU of 1,500.
+const DatagramBytes = 1200
 
 // Drained is how long the receiver of a stream may take for what is on its way when the stream's time is over.
 const Drained = 10 * time.Second
@@ -85,7 +102,34 @@ func (b Bounds) Validate() error {
 		between("link-share", b.LinkShare, 1, 100, b.LinkShare < 1 || b.LinkShare > 100),
 		between("max-round-trip", b.MaxRoundTrip, time.Millisecond, b.mostRoundTrip(),
 			b.MaxRoundTrip < time.Millisecond || b.MaxRoundTrip > b.mostRoundTrip()),
-		b.load())
+		b.load(), b.rules())
+}
+
+func (b Bounds) rules() error {
+	if len(b.PolicyRules) > mostLevels {
+		return fmt.Errorf("--policy-rules has %d numbers, and at most %d are allowed", len(b.PolicyRules), mostLevels)
+	}
+	for i, rules := range b.PolicyRules {
+		switch {
+		case rules < 1 || rules > mostRules:
+			return fmt.Errorf("--policy-rules %d is not between 1 and %d", rules, mostRules)
+		case i > 0 && rules <= b.PolicyRules[i-1]:
+			return fmt.Errorf("--policy-rules %d is not more than the number before it, %d", rules, b.PolicyRules[i-1])
+		}
+	}
+	return nil
+}
+
+// TooManyRules says why a cluster with so many nodes must not have the rules; empty if it may.
+func (b Bounds) TooManyRules(nodes int) string {
+	if len(b.PolicyRules) == 0 {
+		return ""
+	}
+	if most := slices.Max(b.PolicyRules); most*nodes > mostRulesRead {
+		return fmt.Sprintf("--policy-rules %d are read by the agents of %d nodes, and with so many nodes at most %d "+
+			"are allowed", most, nodes, mostRulesRead/nodes)
+	}
+	return ""
 }
 
 // mostRoundTrip is the greatest bound on a round trip that can stop a measurement: probes that are younger are not
@@ -123,7 +167,7 @@ type Task struct {
 	Target string `json:"target,omitempty"`
 	// Streams is the number of TCP streams.
 	Streams int `json:"streams,omitempty"`
-	// Rate is the number of operations a second that are offered, or of Mbit/s for streams, at most.
+	// Rate is the number of operations a second that are offered, or of Mbit/s for streams and UDP, at most.
 	Rate int `json:"rate"`
 	// Probed is the responder of the probes that watch the load, as host:port.
 	Probed   string        `json:"probed"`
@@ -146,6 +190,10 @@ func (t Task) Name() string {
 
 // Plan is what the client of one run carries out: all tasks in order.
 type Plan struct {
+	// First is the number of its first task among all of the benchmark.
+	First int `json:"first,omitempty"`
+	// Denied is a target, as host:port, that must be denied before the load begins; empty for none.
+	Denied string `json:"denied,omitempty"`
 	// Run is the number of the run that this client carries out, from 1, and Runs how many there are.
 	Run  int `json:"run"`
 	Runs int `json:"runs"`
@@ -193,6 +241,7 @@ func (b Bounds) Tasks(paths []Paths, service string) []Task {
 		add(RoundTrip, path.Host.Echo, 0, b.probes())
 		add(Stream, path.Host.Sink, 1, b.Megabits)
 		add(Stream, path.Host.Sink, many, b.Megabits)
+		add(Blast, path.Host.Sink, 0, min(b.Megabits, mostBlast))
 		add(Datagrams, path.Host.Echo, 0, b.Rate)
 		add(Connections, path.Host.Accept, 0, b.Rate/connectionShare)
 	}
@@ -200,6 +249,16 @@ func (b Bounds) Tasks(paths []Paths, service string) []Task {
 	return append(tasks,
 		Task{Requests, Service, service, 0, b.Rate, last, b.Duration, b.MaxRoundTrip},
 		Task{Questions, DNS, "", 0, b.Rate / questionShare, last, b.Duration, b.MaxRoundTrip})
+}
+
+// PolicyTasks are the measurements of a path that are repeated with so many rules of policy.
+func (b Bounds) PolicyTasks(path Paths, rules int) []Task {
+	add := func(kind Kind, target string, streams, rate int) Task {
+		return Task{kind, fmt.Sprintf("%s, %d policy rules", path.Name, rules), target, streams, rate, path.Host.Echo,
+			b.Duration, 0}
+	}
+	return []Task{add(RoundTrip, path.Host.Echo, 0, b.probes()), add(Stream, path.Host.Sink, 1, b.Megabits),
+		add(Datagrams, path.Host.Echo, 0, b.Rate), add(Connections, path.Host.Accept, 0, b.Rate/connectionShare)}
 }
 
 func (b Bounds) probes() int { return min(b.Rate, probeRate) }
@@ -210,8 +269,15 @@ func (b Bounds) Plan(tasks []Task, counters map[string]string) Plan {
 		KeepGoing: b.KeepGoing, ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
 }
 
-// reach is Plan.Reach.
-const reach = 20 * time.Second
+// reach is Plan.Reach. Enforced is that of a run after which, or before which, the policies of the benchmark
+// change, and how long a network may take to enforce them.
+const (
+	reach    = 20 * time.Second
+	Enforced = 2 * time.Minute
+)
+
+// NotEnforced begins the error of measurements without the policies that they are about.
+const NotEnforced = "the policies are not enforced"
 
 // Settle is how long the client rests after a measurement, so that queues are empty before the next one.
 const Settle = 500 * time.Millisecond
@@ -219,9 +285,15 @@ const Settle = 500 * time.Millisecond
 // spare is how long a run may take longer than its measurements.
 const spare = 30 * time.Second
 
+// Rest is how long the client watches the nodes' processors before the load, if it watches counters at all.
+const Rest = 2 * time.Second
+
 // Leash is how long the client of one run may live. The load then ends, whatever became of the process that made it.
 func (p Plan) Leash() time.Duration {
-	lasts := p.Reach + spare
+	lasts := p.Reach + Rest + spare
+	if p.Denied != "" {
+		lasts += p.Reach
+	}
 	for _, task := range p.Tasks {
 		lasts += task.Duration + Settle
 		if task.Kind != RoundTrip { // its last answers may be late
@@ -255,6 +327,8 @@ type Limits struct {
 	// Conntrack is how many connections the node tracks, and ConntrackMost how many it can.
 	Conntrack     int64 `json:"conntrack"`
 	ConntrackMost int64 `json:"conntrackMost"`
+	// Boot identifies the boot of the node's kernel: two nodes with the same one share a machine.
+	Boot string `json:"boot,omitempty"`
 }
 
 // full is the share of a node's table of connections, in percent, from which on there is no load: a full one drops
@@ -275,15 +349,24 @@ func (l Limits) Exceeded(p Plan, adds int64) string {
 	return ""
 }
 
+// inMegabits reports whether a kind is measured in Mbit/s.
+func (k Kind) inMegabits() bool { return k == Stream || k == Blast }
+
 // Cost is what a benchmark costs.
 type Cost struct {
 	// Time that the measurements take; making and removing pods comes on top.
 	Time time.Duration `json:"timeNanos"`
-	// Bytes of TCP streams, and Operations: datagrams, connections, requests and questions. Both at most.
+	// Bytes of TCP streams and of UDP, and Operations: datagrams, connections, requests and questions. Both at most.
 	Bytes      int64 `json:"bytes"`
 	Operations int64 `json:"operations"`
 	Connects   int64 `json:"connections"`
 	Questions  int64 `json:"dnsQuestions"`
+}
+
+// Plus is the cost of both.
+func (c Cost) Plus(other Cost) Cost {
+	return Cost{c.Time + other.Time, c.Bytes + other.Bytes, c.Operations + other.Operations,
+		c.Connects + other.Connects, c.Questions + other.Questions}
 }
 
 // Cost adds up what the tasks cost.
@@ -292,13 +375,13 @@ func (p Plan) Cost() Cost {
 	for _, task := range p.Tasks {
 		n := int64(float64(p.Runs*task.Rate) * task.Duration.Seconds())
 		c.Time += time.Duration(p.Runs) * (task.Duration + Settle)
-		switch task.Kind {
-		case Stream:
+		switch {
+		case task.Kind.inMegabits():
 			c.Bytes += n * 1e6 / 8
-		case Connections:
+		case task.Kind == Connections:
 			c.Connects += n
 			c.Operations += n
-		case Questions:
+		case task.Kind == Questions:
 			c.Questions += n
 			c.Operations += n
 		default:

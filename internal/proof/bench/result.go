@@ -98,8 +98,16 @@ type Sample struct {
 	Latency *Latency `json:"latency,omitempty"`
 	// Retransmits are the segments that the senders of streams sent again.
 	Retransmits int64 `json:"retransmits,omitempty"`
+	// Sent and Arrived are datagrams of UDP throughput; 0 of all others.
+	Sent    int64 `json:"sent,omitempty"`
+	Arrived int64 `json:"arrived,omitempty"`
 	// UnderLoad is the round trip of the probes that ran during the load; nil if there was no load.
 	UnderLoad *Latency `json:"underLoad,omitempty"`
+	// Rises are what the kernel's counters of nodes rose by during the measurement, by any traffic, by the node's name.
+	Rises map[string]map[string]int64 `json:"rises,omitempty"`
+	// Processor is the processor time in microseconds for each packet of a flow of datagrams, of all that a node
+	// did beyond its rest, by the node's name.
+	Processor map[string]float64 `json:"processorMicros,omitempty"`
 	// Error is why there is no result, or why operations failed (the last one).
 	Error string `json:"error,omitempty"`
 	// Server is the name server that was asked, as host:port.
@@ -175,7 +183,8 @@ type Row struct {
 	UnderLoadP50  Spread `json:"underLoadP50Micros"`
 	UnderLoadP99  Spread `json:"underLoadP99Micros"`
 	UnderLoadP999 Spread `json:"underLoadP999Micros"`
-	// Sent and Lost are operations of all runs, UnderLoadSent and UnderLoadLost probes during them.
+	// Sent and Lost are operations of all runs, or datagrams of UDP throughput; UnderLoadSent and UnderLoadLost are
+	// probes during them.
 	Sent          int64 `json:"sent"`
 	Lost          int64 `json:"lost"`
 	UnderLoadSent int64 `json:"underLoadSent"`
@@ -183,6 +192,9 @@ type Row struct {
 	// Queued is how many operations waited in the client.
 	Queued      int64 `json:"queued"`
 	Retransmits int64 `json:"retransmits"`
+	// Rises are those of all runs, and Processor is the processor time in microseconds for each packet, by node.
+	Rises     map[string]map[string]int64 `json:"rises,omitempty"`
+	Processor map[string]Spread           `json:"processorMicros,omitempty"`
 	// Short is set if less was carried than was offered: then Value is what was carried, and not the bound.
 	Short bool `json:"short"`
 	// Error is the last one of all runs.
@@ -229,7 +241,7 @@ func Rows(tasks []Task, samples []Sample) []Row {
 
 func rowOf(task Task, samples []Sample) Row {
 	row := Row{Path: task.Path, Name: task.Name(), Unit: "/s", Offered: task.Rate}
-	if task.Kind == Stream {
+	if task.Kind.inMegabits() {
 		row.Unit = "Mbit/s"
 	}
 	var values []float64
@@ -250,6 +262,7 @@ func rowOf(task Task, samples []Sample) Row {
 			row.Error = s.Error
 		}
 		row.Retransmits += s.Retransmits
+		row.Sent, row.Lost = row.Sent+s.Sent, row.Lost+s.Sent-s.Arrived
 		if s.Latency != nil {
 			row.Sent, row.Lost, row.Queued = row.Sent+s.Latency.Offered, row.Lost+s.Latency.Lost(),
 				row.Queued+s.Latency.Queued
@@ -266,18 +279,49 @@ func rowOf(task Task, samples []Sample) Row {
 			values = append(values, s.Value)
 		}
 	}
+	row.count(samples)
 	row.Value = SpreadOf(values)
 	row.P50, row.P99, row.P999 = SpreadOf(own[0]), SpreadOf(own[1]), SpreadOf(own[2])
 	row.UnderLoadP50, row.UnderLoadP99, row.UnderLoadP999 = SpreadOf(under[0]), SpreadOf(under[1]), SpreadOf(under[2])
-	switch task.Kind {
-	case RoundTrip:
-	case Stream:
+	switch {
+	case task.Kind == RoundTrip:
+	case task.Kind.inMegabits():
 		row.Short = len(values) > 0 && float64(row.Value.Median) < float64(task.Rate)*(1-shortBy)
 	default:
 		row.Short = float64(row.Lost) > float64(row.Sent)*shortBy
 	}
 	return row
 }
+
+// count adds up what the nodes counted.
+func (row *Row) count(samples []Sample) {
+	micros := map[string][]float64{}
+	for _, s := range samples {
+		for node, rises := range s.Rises {
+			if row.Rises == nil {
+				row.Rises = map[string]map[string]int64{}
+			}
+			if row.Rises[node] == nil {
+				row.Rises[node] = map[string]int64{}
+			}
+			for name, rise := range rises {
+				row.Rises[node][name] += rise
+			}
+		}
+		for node, one := range s.Processor {
+			micros[node] = append(micros[node], one)
+		}
+	}
+	for node, all := range micros {
+		if row.Processor == nil {
+			row.Processor = map[string]Spread{}
+		}
+		row.Processor[node] = SpreadOf(all)
+	}
+}
+
+// Busy is the counter of the time in microseconds that all processors of a node together have worked.
+const Busy = "processors.busyMicros"
 
 // Rises are the counters that are higher than before, per node. A counter that is not in before counts from 0.
 func Rises(before, after map[string]int64) map[string]int64 {

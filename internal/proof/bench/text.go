@@ -33,6 +33,10 @@ func (r *Result) Words() []string {
 	if any(func(row Row) bool { return strings.HasPrefix(row.Name, string(Stream)) }) {
 		words = append(words, "TCP includes the time in which connections are opened and their rates grow.")
 	}
+	if any(func(row Row) bool { return row.Name == string(Blast) && row.Lost > 0 }) {
+		words = append(words, "UDP does not slow down when datagrams are lost. The path may have dropped them, or the "+
+			"responder's socket (udp.RcvbufErrors of its node).")
+	}
 	words = append(words, fmt.Sprintf("Latencies start at the time at which an operation was scheduled, and include "+
 		"the delays of the client and of the responder. Operations without an answer within %s count as slower than "+
 		"that.", Timeout))
@@ -46,7 +50,7 @@ func (r *Result) Words() []string {
 			"difference may still be chance, so repeat both.", r.Bounds.Runs))
 	}
 	if any(func(row Row) bool {
-		return row.Sent > 0 && !row.P999.known() || row.UnderLoadSent > 0 && !row.UnderLoadP999.known()
+		return row.P50.known() && !row.P999.known() || row.UnderLoadSent > 0 && !row.UnderLoadP999.known()
 	}) {
 		words = append(words, fmt.Sprintf("-: too few operations in a run. P99 needs %d, P99.9 needs %d.",
 			shares[1].least, shares[2].least))
@@ -68,6 +72,15 @@ func (r *Result) Words() []string {
 	}
 	if r.Other == "" && any(func(row Row) bool { return row.Path == Service }) {
 		words = append(words, "The pod behind the Service is on the client's node: its requests crossed no network.")
+	}
+	if any(func(row Row) bool { return len(row.Processor) > 0 }) {
+		words = append(words, "Processor time is what all processors of the node did beyond its rest before the run. "+
+			"It includes the benchmark's programs, and whatever else ran. With few packets a second it is mostly "+
+			"noise: raise --rate, and compare the spread.")
+	}
+	if len(r.Bounds.PolicyRules) > 0 {
+		words = append(words, "The rules of policy match no packet of the load, and the one that "+
+			"admits it was made last. A network may look at rules in another order, or only for new connections.")
 	}
 	where := "one node"
 	if r.Other != "" {
@@ -91,6 +104,73 @@ func (r *Result) Words() []string {
 	return words
 }
 
+// TableRow is a line of the table: a heading, which has a Path alone, or figures as texts.
+type TableRow struct {
+	Path                             string
+	Name, Rate, Lost, P50, P99, P999 string
+	// Under is set for the probes under the load of the line above.
+	Under bool
+}
+
+// Table has a line for each measurement, below a heading for each path, and one for the probes under its load.
+func (r *Result) Table() (table []TableRow) {
+	for i, row := range r.Rows {
+		if i == 0 || r.Rows[i-1].Path != row.Path {
+			table = append(table, TableRow{Path: row.Path})
+		}
+		if row.Runs == 0 {
+			table = append(table, TableRow{Name: row.Name, Rate: "not measured: see below"})
+			continue
+		}
+		line := TableRow{Name: row.Name, Rate: row.rate(r.Bounds.Runs), Lost: row.lost(), P50: "-", P99: "-", P999: "-"}
+		if row.P50.known() {
+			line.P50, line.P99, line.P999 = row.P50.millis(), row.P99.millis(), row.P999.millis()
+		}
+		table = append(table, line)
+		if row.UnderLoadSent > 0 {
+			table = append(table, TableRow{Name: "round trip under it", Under: true,
+				Lost: of(row.UnderLoadLost, row.UnderLoadSent), P50: row.UnderLoadP50.millis(),
+				P99: row.UnderLoadP99.millis(), P999: row.UnderLoadP999.millis()})
+		}
+	}
+	return table
+}
+
+// Remarks are what is to be said below the table: errors, drops, notes, and what the result says and does not.
+func (r *Result) Remarks() (all []string) {
+	for _, row := range r.Rows {
+		switch {
+		case row.Error == "":
+		case row.Runs == 0:
+			all = append(all, fmt.Sprintf("%s, %s: not measured: %s", row.Path, row.Name, row.Error))
+		default:
+			all = append(all, fmt.Sprintf("%s, %s: the last error: %s", row.Path, row.Name, row.Error))
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(r.Counters)) {
+		all = append(all, fmt.Sprintf("Kernel's counters of node %s, all traffic of the node: %s", node,
+			drops(r.Counters[node])))
+	}
+	for _, row := range r.Rows {
+		for _, node := range slices.Sorted(maps.Keys(row.Processor)) {
+			all = append(all, fmt.Sprintf("Processor time of node %s for 1,000 packets, %s, %s: %s ms", node, row.Path,
+				row.Name, row.Processor[node]))
+		}
+		if row.Lost == 0 && row.UnderLoadLost == 0 && row.Retransmits == 0 {
+			continue
+		}
+		for _, node := range slices.Sorted(maps.Keys(row.Rises)) {
+			if text := drops(row.Rises[node]); text != noDrops {
+				all = append(all, fmt.Sprintf("During %s, %s, on node %s: %s", row.Path, row.Name, node, text))
+			}
+		}
+	}
+	for _, note := range r.Notes {
+		all = append(all, "note: "+note)
+	}
+	return append(all, r.Says...)
+}
+
 // WriteTable writes the result for people.
 func (r *Result) WriteTable(w io.Writer) error {
 	var text strings.Builder
@@ -99,23 +179,16 @@ func (r *Result) WriteTable(w io.Writer) error {
 	}
 	table := tabwriter.NewWriter(&text, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "MEASURED\tRATE\tLOST\tP50 ms\tP99 ms\tP99.9 ms")
-	for i, row := range r.Rows {
-		if i == 0 || r.Rows[i-1].Path != row.Path {
-			fmt.Fprintln(table, row.Path+"\t\t\t\t\t")
+	for _, row := range r.Table() {
+		indent := "  "
+		switch {
+		case row.Path != "":
+			indent = row.Path
+		case row.Under:
+			indent = "    "
 		}
-		if row.Runs == 0 {
-			fmt.Fprintf(table, "  %s\tnot measured: see below\t\t\t\t\n", row.Name)
-			continue
-		}
-		latency := "-\t-\t-"
-		if row.Sent > 0 {
-			latency = row.P50.millis() + "\t" + row.P99.millis() + "\t" + row.P999.millis()
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", row.Name, row.rate(r.Bounds.Runs), row.lost(), latency)
-		if row.UnderLoadSent > 0 {
-			fmt.Fprintf(table, "    round trip under it\t\t%s\t%s\t%s\t%s\n", of(row.UnderLoadLost, row.UnderLoadSent),
-				row.UnderLoadP50.millis(), row.UnderLoadP99.millis(), row.UnderLoadP999.millis())
-		}
+		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\n", indent, row.Name, row.Rate, row.Lost, row.P50, row.P99,
+			row.P999)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -124,37 +197,25 @@ func (r *Result) WriteTable(w io.Writer) error {
 		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
 	}
 	fmt.Fprintln(w)
-	for _, row := range r.Rows {
-		switch {
-		case row.Error == "":
-		case row.Runs == 0:
-			fmt.Fprintf(w, "%s, %s: not measured: %s\n", row.Path, row.Name, row.Error)
-		default:
-			fmt.Fprintf(w, "%s, %s: the last error: %s\n", row.Path, row.Name, row.Error)
-		}
-	}
-	for _, node := range slices.Sorted(maps.Keys(r.Counters)) {
-		fmt.Fprintf(w, "Kernel's counters of node %s, all traffic of the node: %s\n", node, drops(r.Counters[node]))
-	}
-	for _, note := range r.Notes {
-		fmt.Fprintln(w, "note: "+note)
-	}
-	for _, words := range r.Says {
-		fmt.Fprintln(w, words)
+	for _, remark := range r.Remarks() {
+		fmt.Fprintln(w, remark)
 	}
 	return nil
 }
+
+// noDrops are drops if there are none.
+const noDrops = "no counter of drops has risen"
 
 // drops are the counters that stand for losses, without those that count what was carried.
 func drops(counters map[string]int64) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
-		if !slices.Contains([]string{"softnet.processed", "tcp.OutSegs", "udp.InDatagrams"}, name) {
+		if !slices.Contains([]string{"softnet.processed", "tcp.OutSegs", "udp.InDatagrams", Busy}, name) {
 			all = append(all, fmt.Sprintf("%s +%d", name, counters[name]))
 		}
 	}
 	if len(all) == 0 {
-		return "no counter of drops has risen"
+		return noDrops
 	}
 	return strings.Join(all, ", ")
 }
@@ -198,7 +259,10 @@ func of(lost, sent int64) string {
 	return fmt.Sprintf("%d of %d", lost, sent)
 }
 
-func (s Spread) millis() string { return s.over(1000).String() }
+// Millis is a spread of microseconds in milliseconds.
+func (s Spread) Millis() Spread { return s.over(1000) }
+
+func (s Spread) millis() string { return s.Millis().String() }
 
 // Millis writes microseconds as milliseconds with the significant digits.
 func Millis(micros float64) string { return bare(micros) + "ms" }
@@ -219,9 +283,9 @@ func bare(micros float64) string { return Figure(micros / 1000).String() }
 // Text is what a benchmark costs, for a person who is asked to agree. A container may use so many
 // processors and MiB.
 func (c Cost) Text(b Bounds, processors, memory int) []string {
-	return []string{
-		fmt.Sprintf("load     one measurement at a time: TCP at up to %d Mbit/s (1 and %d streams), up to %d "+
-			"datagrams or requests a second,", b.Megabits, many, b.Rate),
+	return slices.Concat([]string{
+		fmt.Sprintf("load     one measurement at a time: TCP (1 and %d streams) and UDP at up to %d Mbit/s, up to %d "+
+			"datagrams or requests a second,", many, b.Megabits, b.Rate),
 		fmt.Sprintf("         %d new connections a second, %d DNS queries a second to the cluster's name server, "+
 			"and %d "+
 			"probes a second;", b.Rate/connectionShare, b.Rate/questionShare, b.probes()),
@@ -231,20 +295,37 @@ func (c Cost) Text(b Bounds, processors, memory int) []string {
 		"         query leaves a conntrack entry on both nodes for a while. The pods have no controller: kubectl " +
 			"drain of",
 		"         these nodes fails at first, but it cordons the node, which stops the load",
-		fmt.Sprintf("in all   at most %.1f GB by TCP, %d datagrams, requests and probes, %d connections, %d DNS "+
-			"queries", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
+	}, b.policies(), []string{
+		fmt.Sprintf("in all   at most %.1f GB by TCP and UDP, %d datagrams, requests and probes, %d connections, "+
+			"%d DNS queries", float64(c.Bytes)/1e9, c.Operations-c.Connects-c.Questions, c.Connects, c.Questions),
 		"         (cloud providers charge for traffic between zones)",
 		fmt.Sprintf("time     %s for %d runs of %s each, and about a minute to make and remove the pods",
 			c.Time.Round(time.Second), b.Runs, b.Duration),
-		fmt.Sprintf("bound    TCP is at most %d%% of the nodes' links, and their conntrack tables at most %d%% "+
-			"full, if "+
-			"the nodes report these", b.LinkShare, full),
+		fmt.Sprintf("bound    TCP and UDP are at most %d%% of the nodes' links, and their conntrack tables at most "+
+			"%d%% full, if the nodes report these", b.LinkShare, full),
 		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the " +
 			"client's node is overloaded;",
 		fmt.Sprintf("         when, within a second, more than half of the probes, requests or DNS queries take over "+
 			"%s, or more than %d%% have no answer%s", b.MaxRoundTrip, LostShare, b.then()),
+	})
+}
+
+// policies says what the rules of policy cost.
+func (b Bounds) policies() []string {
+	if len(b.PolicyRules) == 0 {
+		return nil
+	}
+	most := b.PolicyRules[len(b.PolicyRules)-1]
+	return []string{
+		fmt.Sprintf("policy   up to %d rules in NetworkPolicies that select one pod of the benchmark alone; every "+
+			"node's policy agent", most),
+		fmt.Sprintf("         reads them (%.1f MB). Each run makes and removes them, which may take some minutes",
+			float64(most)*ruleBytes/1e6),
 	}
 }
+
+// ruleBytes is the size of a rule in JSON.
+const ruleBytes = 100
 
 // then is what follows a measurement that was stopped because it was slow.
 func (b Bounds) then() string {

@@ -23,6 +23,9 @@ type conductor struct {
 	worker string // URL
 	client http.Client
 	emit   func(bench.Line)
+	// rest is how many microseconds of processor time each node uses in a second without load; nil if that cannot
+	// be told.
+	rest map[string]float64
 }
 
 // Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it
@@ -36,10 +39,19 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 		return
 	}
 	silent := c.reachAll(ctx)
+	if why := c.denied(ctx); why != "" {
+		for i := range silent {
+			if silent[i] == "" {
+				silent[i] = why
+			}
+		}
+	}
+	c.watchRest(ctx)
 	for i, task := range plan.Tasks {
 		if ctx.Err() != nil {
 			return
 		}
+		began, at := c.counted(ctx), time.Now()
 		sample := bench.Sample{Error: silent[i]}
 		var stopped error
 		if sample.Error == "" {
@@ -59,7 +71,8 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 			emit(bench.Line{Stopped: fmt.Sprintf("%s, %s, run %d: %s", task.Path, task.Name(), plan.Run, stopped)})
 			return
 		}
-		sample.Task, sample.Run = i, plan.Run
+		c.count(ctx, task, &sample, began, time.Since(at))
+		sample.Task, sample.Run = plan.First+i, plan.Run
 		emit(bench.Line{Sample: &sample})
 		if silent[i] == "" {
 			outage.Sleep(ctx, bench.Settle) //nolint:errcheck // the loop sees it
@@ -199,6 +212,83 @@ func (c *conductor) counters(ctx context.Context) map[string]map[string]int64 {
 	return all
 }
 
+// counted reads the counters of the nodes that answer, without a word about those that do not.
+func (c *conductor) counted(ctx context.Context) map[string]map[string]int64 {
+	all := map[string]map[string]int64{}
+	for node, address := range c.plan.Counters {
+		var counters map[string]int64
+		if c.read(ctx, address+pathCounters, &counters) == nil {
+			all[node] = counters
+		}
+	}
+	return all
+}
+
+// watchRest measures how busy the nodes are without load. Nodes that share a machine also share its processors: then
+// nothing can be told.
+func (c *conductor) watchRest(ctx context.Context) {
+	boots := map[string]string{}
+	for _, node := range slices.Sorted(maps.Keys(c.plan.Counters)) {
+		var limits bench.Limits
+		if c.read(ctx, c.plan.Counters[node]+pathLimits, &limits) != nil || limits.Boot == "" {
+			return
+		}
+		if other := boots[limits.Boot]; other != "" {
+			c.emit(bench.Line{Note: fmt.Sprintf("nodes %s and %s are one machine (one kernel runs both), so their "+
+				"processor time cannot be told apart", other, node)})
+			return
+		}
+		boots[limits.Boot] = node
+	}
+	if len(boots) == 0 {
+		return
+	}
+	before, at := c.counted(ctx), time.Now()
+	if outage.Sleep(ctx, bench.Rest) != nil {
+		return
+	}
+	after, took := c.counted(ctx), time.Since(at)
+	c.rest = map[string]float64{}
+	for node := range after {
+		if busy, ok := busier(before[node], after[node]); ok {
+			c.rest[node] = busy / took.Seconds()
+		}
+	}
+}
+
+// busier is how many microseconds of processor time lie between two readings.
+func busier(before, after map[string]int64) (micros float64, ok bool) {
+	from, had := before[bench.Busy]
+	to, has := after[bench.Busy]
+	return float64(to - from), had && has
+}
+
+// count adds to a sample what the nodes' counters rose by during it, and the processor time for each packet of
+// datagrams: each of them, and each probe that was sent during them, is a packet there and one back.
+func (c *conductor) count(ctx context.Context, task bench.Task, s *bench.Sample, before map[string]map[string]int64,
+	took time.Duration) {
+	if len(before) == 0 {
+		return
+	}
+	s.Rises = map[string]map[string]int64{}
+	for node, after := range c.counted(ctx) {
+		if before[node] == nil {
+			continue
+		}
+		s.Rises[node] = bench.Rises(before[node], after)
+		rest, known := c.rest[node]
+		busy, ok := busier(before[node], after)
+		if !known || !ok || task.Kind != bench.Datagrams || s.Latency == nil || s.UnderLoad == nil {
+			continue
+		}
+		if s.Processor == nil {
+			s.Processor = map[string]float64{}
+		}
+		packets := 2 * max(1, s.Latency.Answered+s.UnderLoad.Answered)
+		s.Processor[node] = max(0, busy-rest*took.Seconds()) / float64(packets)
+	}
+}
+
 // rises emits what the counters rose by.
 func (c *conductor) rises(ctx context.Context, before map[string]map[string]int64) {
 	rises := map[string]map[string]int64{}
@@ -230,11 +320,35 @@ func (c *conductor) reachAll(ctx context.Context) []string {
 	return silent
 }
 
+// deniedFor is how often in a row the denied target must not answer.
+const deniedFor = 3
+
+// denied waits until the target that must be denied is; it returns why not. The targets that must be reached answer by
+// now, so the network has seen the last policy.
+func (c *conductor) denied(ctx context.Context) string {
+	if c.plan.Denied == "" {
+		return ""
+	}
+	for n, until := 0, time.Now().Add(c.plan.Reach); n < deniedFor; n++ {
+		if Reaches(ctx, bench.Task{Kind: bench.Requests, Target: c.plan.Denied}) == "" {
+			n = -1
+		}
+		if time.Now().After(until) {
+			return fmt.Sprintf("%s: after %s, the denied port of the responder still answers", bench.NotEnforced,
+				c.plan.Reach)
+		}
+		if outage.Sleep(ctx, 250*time.Millisecond) != nil {
+			return ""
+		}
+	}
+	return ""
+}
+
 // Reaches tries a task once; it returns why there is no answer.
 func Reaches(ctx context.Context, task bench.Task) string {
 	once := task
 	once.Rate, once.Duration, once.Most = 1, time.Second, 0
-	if task.Kind == bench.Stream {
+	if task.Kind == bench.Stream || task.Kind == bench.Blast {
 		once.Streams, once.Duration = 1, 10*time.Millisecond
 	}
 	s := Measure(ctx, once)

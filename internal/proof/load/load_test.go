@@ -133,7 +133,19 @@ func TestMeasure(t *testing.T) {
 			return ""
 		})
 	}
+	again(t, func() string {
+		s := Measure(t.Context(),
+			bench.Task{Kind: bench.Blast, Target: host.Sink, Rate: 20, Duration: time.Second})
+		if most := 20 * (1 + credit.Seconds()); s.Value > most+0.1 || s.Arrived > s.Sent {
+			t.Errorf("UDP: %+v, the bound is 20 Mbit/s", s)
+		}
+		if s.Error != "" || s.Value < 10 || s.Arrived != s.Sent {
+			return fmt.Sprintf("UDP: %+v", s)
+		}
+		return ""
+	})
 	for _, task := range []bench.Task{
+		{Kind: bench.Blast, Target: "127.0.0.1:1", Rate: 1, Duration: time.Second},
 		{Kind: bench.Stream, Target: "127.0.0.1:1", Streams: 1, Rate: 1, Duration: time.Second},
 		{Kind: bench.Connections, Target: "127.0.0.1:1", Rate: 10, Duration: time.Second / 5},
 		{Kind: bench.Datagrams, Target: "127.0.0.1:1", Rate: 10, Duration: time.Second / 5},
@@ -290,18 +302,104 @@ func TestConduct(t *testing.T) {
 			done = true
 		}
 	}
-	if !done || len(samples) != len(tasks) || notes != 2 || counters["node-1"]["softnet.dropped"] != 5 ||
+	if !done || len(samples) != len(tasks) || notes != 2 ||
+		counters["node-1"]["softnet.dropped"] != int64(5*(2*len(tasks)+1)) ||
 		len(counters["node-1"]) != 1 {
 		t.Fatalf("done: %v, %d samples, counters %v", done, len(samples), counters)
 	}
 	for i, s := range samples {
 		task := tasks[s.Task]
+		if rise := s.Rises["node-1"]["softnet.dropped"]; rise != 5 {
+			t.Errorf("during sample %d, a counter rose by %d", i, rise)
+		}
 		if s.Task != i || s.Run != 2 {
 			t.Errorf("sample %d is task %d of run %d", i, s.Task, s.Run)
 		}
 		if task.Kind != bench.Questions && task.Kind != bench.RoundTrip &&
 			(s.UnderLoad == nil || s.UnderLoad.Offered == 0) {
 			t.Errorf("%s: %+v", task.Name(), s)
+		}
+	}
+}
+
+// TestProcessorTime: a node's processor time beyond its rest is divided by the packets there and back; nodes that
+// share a machine have none, and a note says why.
+func TestProcessorTime(t *testing.T) {
+	began := time.Now()
+	busy := func(micros func(time.Duration) int64, boot string) *busyKernel {
+		return &busyKernel{func() int64 { return micros(time.Since(began)) }, boot}
+	}
+	half := busy(func(d time.Duration) int64 { return d.Microseconds() / 2 }, "boot-1")
+	idle := busy(func(time.Duration) int64 { return 0 }, "boot-2")
+	same := busy(func(time.Duration) int64 { return 0 }, "boot-1")
+	first, second, third := responder(t, half), responder(t, idle), responder(t, same)
+	task := bench.Task{Kind: bench.Datagrams, Path: bench.TwoNodes, Target: first.Echo, Probed: first.Echo, Rate: 100,
+		Duration: time.Second}
+	plan := bench.Plan{Run: 1, Runs: 1, LinkShare: 20, MaxRoundTrip: time.Second / 2, ProbeRate: 50,
+		Tasks: []bench.Task{task}, Counters: map[string]string{"a": first.HTTP, "b": second.HTTP}}
+	again(t, func() string {
+		for _, line := range conducted(t, t.Context(), plan) {
+			if line.Sample == nil {
+				continue
+			}
+			// It is as busy as at rest: nothing is left for about 150 packets there and back, but what a late
+			// reading adds.
+			if got := line.Sample.Processor; len(got) == 2 && got["a"] < 200 && got["b"] == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%+v", line.Sample)
+		}
+		return "there is no sample"
+	})
+	plan.Counters["b"] = third.HTTP
+	note := false
+	for _, line := range conducted(t, t.Context(), plan) {
+		note = note || strings.Contains(line.Note, "nodes a and b are one machine")
+		if line.Sample != nil && line.Sample.Processor != nil {
+			t.Errorf("%+v", line.Sample)
+		}
+	}
+	if !note {
+		t.Error("no note says that the nodes are one machine")
+	}
+	c := &conductor{plan: plan, rest: map[string]float64{"a": 1e5}}
+	began = time.Now().Add(-time.Minute)
+	s := bench.Sample{Latency: &bench.Latency{Answered: 400}, UnderLoad: &bench.Latency{Answered: 100}}
+	c.count(t.Context(), task, &s, map[string]map[string]int64{"a": {bench.Busy: half.micros() - 1e6}}, time.Second)
+	if got := s.Processor["a"]; got < 899 || got > 1500 { // 1 s less 0.1 s, over 1,000 packets
+		t.Errorf("%.0f us for each packet", got)
+	}
+}
+
+// busyKernel is a kernel whose processors have worked for so long.
+type busyKernel struct {
+	micros func() int64
+	boot   string
+}
+
+func (k *busyKernel) Counters() (map[string]int64, error) {
+	return map[string]int64{bench.Busy: k.micros()}, nil
+}
+
+func (k *busyKernel) Limits() (bench.Limits, error) { return bench.Limits{Boot: k.boot}, nil }
+
+// TestDenied: with policies, nothing is measured until the target that they deny is denied; if it never is, the
+// samples say so. Their numbers follow those of the plans before.
+func TestDenied(t *testing.T) {
+	host := responder(t, nil)
+	bounds := bench.Bounds{Runs: 1, LinkShare: 10, Duration: 300 * time.Millisecond, Rate: 100, Megabits: 10,
+		MaxRoundTrip: 500 * time.Millisecond}
+	plan := bounds.Plan(bounds.PolicyTasks(bench.Paths{Name: bench.TwoNodes, Host: host}, 10)[:1], nil)
+	plan.First, plan.Reach = 7, time.Second
+	for denied, want := range map[string]string{host.HTTP: bench.NotEnforced, "127.0.0.1:1": ""} {
+		plan.Denied = denied
+		if want == "" {
+			plan.Reach = 20 * time.Second
+		}
+		lines := conducted(t, t.Context(), plan)
+		if s := lines[0].Sample; s == nil || s.Task != 7 || (want == "") != (s.Error == "") ||
+			!strings.HasPrefix(s.Error, want) || (s.Latency == nil) != (want != "") {
+			t.Errorf("%s: %+v", denied, lines)
 		}
 	}
 }

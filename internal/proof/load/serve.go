@@ -54,6 +54,13 @@ func Serve(ctx context.Context, address string, ports Ports, kernel Kernel) erro
 	if err != nil {
 		return fmt.Errorf("serve HTTP: %w", err)
 	}
+	// of the same number as the port of the streams
+	blasts, err := net.ListenPacket("udp", at(ports.Sink))
+	if err != nil {
+		return fmt.Errorf("take datagrams: %w", err)
+	}
+	defer blasts.Close()
+	blasts.(*net.UDPConn).SetReadBuffer(receiveBuffer) //nolint:errcheck // the system's limit is enough for most
 	mux := http.NewServeMux()
 	page := bytes.Repeat([]byte{'.'}, pageSize)
 	mux.HandleFunc("GET "+pathPage, func(w http.ResponseWriter, _ *http.Request) {
@@ -69,12 +76,13 @@ func Serve(ctx context.Context, address string, ports Ports, kernel Kernel) erro
 			answer(w, limits, err)
 		})
 	}
-	ended := make(chan error, 3)
+	ended := make(chan error, 4)
 	var running sync.WaitGroup
 	running.Go(func() {
 		ended <- probe.Serve(ctx, address, probe.Ports{UDP: ports.Echo, TCP: ports.Accept})
 	})
 	running.Go(func() { ended <- takeStreams(streams) })
+	running.Go(func() { ended <- receive(blasts) })
 	running.Go(func() { ended <- serveHTTP(ctx, pages, mux) })
 	select {
 	case <-ctx.Done():
@@ -82,6 +90,7 @@ func Serve(ctx context.Context, address string, ports Ports, kernel Kernel) erro
 	}
 	cancel()
 	streams.Close()
+	blasts.Close()
 	running.Wait()
 	return err
 }

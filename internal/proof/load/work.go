@@ -41,6 +41,17 @@ func Measure(ctx context.Context, task bench.Task) (s bench.Sample) {
 			s.Error = "nothing arrived in time"
 		}
 		return s
+	case bench.Blast:
+		b, err := blast(ctx, task.Target, task.Rate, task.Duration)
+		if err != nil {
+			return bench.Sample{Error: failure(err)}
+		}
+		s.Sent, s.Arrived = b.sent, b.arrived
+		s.Value = float64(b.arrived*bench.DatagramBytes) * 8 / 1e6 / b.took.Seconds()
+		if b.arrived == 0 {
+			s.Error = "nothing arrived in time"
+		}
+		return s
 	case bench.Datagrams, bench.RoundTrip:
 		e, end, err := startEchoes(ctx, task.Target, task.Rate, task.Duration)
 		if err != nil {

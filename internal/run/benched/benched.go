@@ -49,6 +49,8 @@ type Bench struct {
 	id string
 	// leash is when the load ends by itself; zero before there is any.
 	leash time.Time
+	// unenforced is set when the network was seen not to enforce policies: no more are made.
+	unenforced bool
 }
 
 const (
@@ -67,9 +69,43 @@ const (
 	unread = time.Minute
 )
 
-// Plan is what would be measured, with the cost, before any pod exists: addresses are missing.
-func (b *Bench) Plan() bench.Plan {
-	return b.Bounds.Plan(b.Bounds.Tasks(b.paths(map[string]*corev1.Pod{}), ""), nil)
+// plans are what the clients of a run carry out, one after another: first without policies of the benchmark, then with
+// each number of rules.
+func (b *Bench) plans(paths []bench.Paths, service string, counters map[string]string) []bench.Plan {
+	plans := []bench.Plan{b.Bounds.Plan(b.Bounds.Tasks(paths, service), counters)}
+	if len(b.Bounds.PolicyRules) > 0 { // after another run, until the network has removed its rules
+		plans[0].Reach = bench.Enforced
+	}
+	next := len(plans[0].Tasks)
+	for _, rules := range b.Bounds.PolicyRules {
+		path := paths[min(1, len(paths)-1)] // to the other node, if there is one
+		if len(b.Nodes) == 1 {
+			path = paths[0]
+		}
+		plan := b.Bounds.Plan(b.Bounds.PolicyTasks(path, rules), counters)
+		plan.First, plan.Reach, plan.Denied = next, bench.Enforced, path.Host.HTTP
+		next += len(plan.Tasks)
+		plans = append(plans, plan)
+	}
+	return plans
+}
+
+// Tasks are what would be measured, before any pod exists: addresses are missing.
+func (b *Bench) Tasks() []bench.Task { return tasks(b.plans(b.paths(nil), "", nil)) }
+
+func tasks(plans []bench.Plan) (all []bench.Task) {
+	for _, plan := range plans {
+		all = append(all, plan.Tasks...)
+	}
+	return all
+}
+
+// Cost is what all runs cost.
+func (b *Bench) Cost() (cost bench.Cost) {
+	for _, plan := range b.plans(b.paths(nil), "", nil) {
+		cost = cost.Plus(plan.Cost())
+	}
+	return cost
 }
 
 // part is a responder, and its node.
@@ -88,11 +124,21 @@ func (b *Bench) Pods() int { return len(b.parts()) + 1 }
 
 // atMost is how long the responders may live.
 func (b *Bench) atMost() time.Duration {
-	return ready + time.Duration(b.Bounds.Runs)*(b.Plan().Leash()+clientWithin) + removal
+	var run time.Duration
+	for i, plan := range b.plans(b.paths(nil), "", nil) {
+		plan.Denied = ""
+		if run += plan.Leash() + clientWithin; i > 0 { // the wait for the denied target, and the policies themselves
+			run += plan.Reach + policiesWithin
+		}
+	}
+	return ready + time.Duration(b.Bounds.Runs)*run + removal
 }
 
 // clientWithin is how long a run's client may take to come up and to be removed, on average.
 const clientWithin = 30 * time.Second
+
+// policiesWithin bounds how long it may take to make the policies of one number of rules.
+const policiesWithin = 2 * time.Minute
 
 // Run makes everything, measures, and removes everything, even if ctx ends. If the benchmark was stopped, by its watch
 // or by an error, the result has what was measured until then, and why.
@@ -101,6 +147,10 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 	left, err := b.Client.RemoveBench(ctx, manifest.LabelBench, removal, b.waiting)
 	if err != nil {
 		return nil, engine.WithHint(fmt.Errorf("removing the pods of a benchmark that did not end: %w", err),
+			removeHint)
+	}
+	if err := b.Client.RemoveBenchPolicies(ctx, manifest.LabelBench, removal, b.waiting); err != nil {
+		return nil, engine.WithHint(fmt.Errorf("removing the policies of a benchmark that did not end: %w", err),
 			removeHint)
 	}
 	if left > 0 {
@@ -130,11 +180,11 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := b.addressed(ctx, pods)
+	plans, err := b.addressed(ctx, pods)
 	if err != nil {
 		return nil, err
 	}
-	return b.measure(ctx, plan)
+	return b.measure(ctx, plans)
 }
 
 // make creates objects.
@@ -157,6 +207,9 @@ func (b *Bench) make(ctx context.Context, objects ...*unstructured.Unstructured)
 // remove removes what a selector matches, even if ctx has ended.
 func (b *Bench) remove(ctx context.Context, selector string) error {
 	_, err := b.Client.RemoveBench(context.WithoutCancel(ctx), selector, removal, b.waiting)
+	if len(b.Bounds.PolicyRules) > 0 {
+		err = errors.Join(err, b.Client.RemoveBenchPolicies(context.WithoutCancel(ctx), selector, removal, b.waiting))
+	}
 	if err == nil {
 		return nil
 	}
@@ -168,7 +221,8 @@ func (b *Bench) remove(ctx context.Context, selector string) error {
 }
 
 // removeHint is how a person removes what a benchmark left.
-const removeHint = "kubectl -n " + v1alpha1.Namespace + " delete pods,services -l " + manifest.LabelBench
+const removeHint = "kubectl -n " + v1alpha1.Namespace + " delete pods,services,networkpolicies -l " +
+	manifest.LabelBench
 
 func (b *Bench) waiting(err error) { b.Note(fmt.Sprintf("waiting for the API server: %v", err)) }
 
@@ -337,14 +391,14 @@ func (b *Bench) paths(pods map[string]*corev1.Pod) []bench.Paths {
 	return append(paths, bench.Paths{Name: bench.OwnHost, Host: at(manifest.BenchNearHost)})
 }
 
-// addressed is the plan with the addresses of the pods, by their parts, and of the Service.
-func (b *Bench) addressed(ctx context.Context, pods map[string]*corev1.Pod) (bench.Plan, error) {
+// addressed are the plans of a run with the addresses of the pods, by their parts, and of the Service.
+func (b *Bench) addressed(ctx context.Context, pods map[string]*corev1.Pod) ([]bench.Plan, error) {
 	ctx, cancel := b.Client.Call(ctx)
 	defer cancel()
 	service, err := b.Client.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx,
 		manifest.BenchName, metav1.GetOptions{})
 	if err != nil {
-		return bench.Plan{}, err
+		return nil, err
 	}
 	counters := map[string]string{}
 	for _, part := range []string{manifest.BenchNearHost, manifest.BenchFarHost} {
@@ -353,15 +407,15 @@ func (b *Bench) addressed(ctx context.Context, pods map[string]*corev1.Pod) (ben
 				strconv.Itoa(manifest.PortHTTP+manifest.HostOffset))
 		}
 	}
-	return b.Bounds.Plan(b.Bounds.Tasks(b.paths(pods),
-		net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(manifest.PortHTTP))), counters), nil
+	return b.plans(b.paths(pods), net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(manifest.PortHTTP)),
+		counters), nil
 }
 
 // measure carries out all runs, until the last one is done or the watch on the nodes stops the load.
-func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, error) {
+func (b *Bench) measure(ctx context.Context, plans []bench.Plan) (*bench.Result, error) {
 	result := &bench.Result{APIVersion: v1alpha1.APIVersion, Kind: "NetworkBench",
-		Began: time.Now().UTC().Format(time.RFC3339), Bounds: b.Bounds, Cost: plan.Cost(), Client: b.Nodes[0].Name,
-		Tasks: plan.Tasks, Counters: map[string]map[string]int64{}}
+		Began: time.Now().UTC().Format(time.RFC3339), Bounds: b.Bounds, Cost: b.Cost(), Client: b.Nodes[0].Name,
+		Tasks: tasks(plans), Counters: map[string]map[string]int64{}}
 	if len(b.Nodes) > 1 {
 		result.Other = b.Nodes[1].Name
 	}
@@ -375,9 +429,18 @@ func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, er
 		}
 	}()
 	var err error
-	for plan.Run = 1; plan.Run <= plan.Runs && err == nil && result.Stopped == "" &&
-		following.Err() == nil; plan.Run++ {
-		err = b.once(following, plan, result)
+	for run := 1; run <= b.Bounds.Runs; run++ {
+		for i, plan := range plans {
+			if err != nil || result.Stopped != "" || following.Err() != nil {
+				break
+			}
+			plan.Run = run
+			if i == 0 {
+				err = b.once(following, plan, 0, result)
+			} else {
+				err = b.ruled(following, plan, b.Bounds.PolicyRules[i-1], result)
+			}
+		}
 	}
 	var hurt hurting
 	if errors.As(context.Cause(following), &hurt) {
@@ -391,19 +454,42 @@ func (b *Bench) measure(ctx context.Context, plan bench.Plan) (*bench.Result, er
 	case err != nil:
 		result.Stopped = err.Error()
 	}
-	result.Rows = bench.Rows(plan.Tasks, result.Samples)
+	result.Rows = bench.Rows(result.Tasks, result.Samples)
 	result.Says = result.Words()
 	return result, err
 }
 
-// once carries out one run, with a client of its own, which is removed again. It lives no longer than the run: if this
-// process ends, or loses the API server, the load ends soon.
-func (b *Bench) once(ctx context.Context, plan bench.Plan, result *bench.Result) (err error) {
+// ruled carries out a plan while there are so many rules of policy.
+func (b *Bench) ruled(ctx context.Context, plan bench.Plan, rules int, result *bench.Result) (err error) {
+	if b.unenforced {
+		return nil
+	}
+	part := manifest.BenchNear
+	if len(b.Nodes) > 1 {
+		part = manifest.BenchFar
+	}
+	b.Note(fmt.Sprintf("run %d of %d: making %d rules of policy", plan.Run, plan.Runs, rules))
+	defer func() {
+		err = errors.Join(err, b.Client.RemoveBenchPolicies(context.WithoutCancel(ctx),
+			manifest.LabelBenchID+"="+b.id, removal, b.waiting))
+	}()
+	within, cancel := context.WithTimeout(ctx, policiesWithin)
+	defer cancel()
+	if err := b.make(within, manifest.BenchPolicies(part, b.id, manifest.BenchClientName(plan.Run, rules),
+		rules)...); err != nil {
+		return err
+	}
+	return b.once(ctx, plan, rules, result)
+}
+
+// once carries out a plan of a run, with a client of its own, which is removed again. It lives no longer than the plan:
+// if this process ends, or loses the API server, the load ends soon.
+func (b *Bench) once(ctx context.Context, plan bench.Plan, rules int, result *bench.Result) (err error) {
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return err
 	}
-	name, lasts := manifest.BenchClientName(plan.Run), plan.Leash()
+	name, lasts := manifest.BenchClientName(plan.Run, rules), plan.Leash()
 	defer func() {
 		if ctx.Err() == nil { // else all are removed together
 			err = errors.Join(err,
@@ -411,8 +497,8 @@ func (b *Bench) once(ctx context.Context, plan bench.Plan, result *bench.Result)
 		}
 	}()
 	b.leash = time.Now().Add(lasts + clientWithin)
-	if err := b.make(ctx, manifest.BenchPod(b.Image, b.Nodes[0].Name, string(text), b.id,
-		plan.Run, lasts)); err != nil {
+	if err := b.make(ctx, manifest.BenchPod(b.Image, b.Nodes[0].Name, name, string(text), b.id,
+		lasts)); err != nil {
 		return err
 	}
 	if _, err := b.up(ctx, name); err != nil {
@@ -438,6 +524,7 @@ func (b *Bench) take(result *bench.Result, line bench.Line) {
 			return
 		}
 		result.Samples = append(result.Samples, s)
+		b.unenforced = b.unenforced || strings.HasPrefix(s.Error, bench.NotEnforced)
 		b.Note(said(result.Tasks[s.Task], s, b.Bounds.Runs))
 	case line.Counters != nil: // of one run
 		for node, rises := range line.Counters {
@@ -463,6 +550,8 @@ func said(task bench.Task, s bench.Sample, runs int) string {
 	switch {
 	case s.Error != "" && s.Value == 0:
 		return text + s.Error
+	case task.Kind == bench.Blast:
+		return text + fmt.Sprintf("%.0f Mbit/s, %d of %d lost", s.Value, s.Sent-s.Arrived, s.Sent)
 	case task.Kind == bench.Stream:
 		return text + fmt.Sprintf("%.0f Mbit/s", s.Value)
 	case s.Latency == nil:

@@ -94,10 +94,16 @@ func TestAPIServer(t *testing.T) {
 	}
 	b := &Bench{Actor: run.NewActor(fenced), Client: client, Image: "registry.example.com/agent:1",
 		Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a"), node("b")}, Note: func(text string) { t.Log(text) }}
+	made := []int{}
 	nothingLeft := func(when string) {
 		t.Helper()
 		pods, err := core.Pods(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
 		services, also := core.Services(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+		rules, too := client.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace).List(t.Context(),
+			metav1.ListOptions{})
+		if too != nil || len(rules.Items) != 0 {
+			t.Errorf("%s: %v: %d policies", when, too, len(rules.Items))
+		}
 		if err != nil || also != nil || len(pods.Items) != 0 || len(services.Items) != 0 {
 			t.Errorf("%s: %v, %v: %d pods, %d services", when, err, also, len(pods.Items), len(services.Items))
 		}
@@ -145,7 +151,8 @@ func TestAPIServer(t *testing.T) {
 	}
 	begun := func(then func(*corev1.Pod)) { // when the client runs
 		for t.Context().Err() == nil {
-			pod, err := core.Pods(v1alpha1.Namespace).Get(t.Context(), manifest.BenchClientName(1), metav1.GetOptions{})
+			pod, err := core.Pods(v1alpha1.Namespace).Get(t.Context(), manifest.BenchClientName(1, 0),
+				metav1.GetOptions{})
 			if err == nil && pod.Status.Phase == corev1.PodRunning {
 				then(pod)
 				return
@@ -169,9 +176,9 @@ func TestAPIServer(t *testing.T) {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	<-read
-	if leash > 240 || plan.Run != 1 || len(plan.Tasks) != 17 || plan.Tasks[0].Target != "10.1.0.1:7001" ||
-		plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[10].Target != "192.0.2.2:7101" ||
-		!strings.HasSuffix(plan.Tasks[15].Target, ":7006") || plan.Counters["b"] != "192.0.2.2:7106" {
+	if leash > 240 || plan.Run != 1 || len(plan.Tasks) != 20 || plan.Tasks[0].Target != "10.1.0.1:7001" ||
+		plan.Tasks[1].Target != "10.1.0.1:7005" || plan.Tasks[12].Target != "192.0.2.2:7101" ||
+		!strings.HasSuffix(plan.Tasks[18].Target, ":7006") || plan.Counters["b"] != "192.0.2.2:7106" {
 		t.Errorf("the client's plan: %+v", plan)
 	}
 	nothingLeft("after a node was lost")
@@ -199,11 +206,31 @@ func TestAPIServer(t *testing.T) {
 	result, err = b.Run(t.Context())
 	if err != nil || result.Stopped != "" || len(result.Samples) != 3 || result.Samples[2].Run != 3 ||
 		result.Counters["a"]["drops"] != 3 || result.Rows[0].Runs != 3 ||
-		!slices.Equal(logs.of(), []string{manifest.BenchClientName(1), manifest.BenchClientName(2),
-			manifest.BenchClientName(3)}) {
+		!slices.Equal(logs.of(), []string{manifest.BenchClientName(1, 0), manifest.BenchClientName(2, 0),
+			manifest.BenchClientName(3, 0)}) {
 		t.Errorf("%+v, %v; clients: %v", result, err, logs.of())
 	}
 	nothingLeft("after three runs")
+
+	// With rules of policy, each number of rules has its policies and its client, and both are gone at the end.
+	b.Bounds.Runs, b.Bounds.PolicyRules, made = 1, []int{1, 150}, nil
+	policies := client.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace)
+	b.Note = func(text string) {
+		t.Log(text)
+		if found, err := policies.List(t.Context(), metav1.ListOptions{}); err == nil && len(found.Items) > 0 {
+			made = append(made, len(found.Items))
+		}
+	}
+	logs.pods = nil
+	result, err = b.Run(t.Context())
+	if err != nil || result.Stopped != "" || len(result.Samples) != 3 || len(result.Tasks) != 28 ||
+		!slices.Equal(slices.Compact(made), []int{2, 3}) ||
+		!slices.Equal(logs.of(), []string{manifest.BenchClientName(1, 0), manifest.BenchClientName(1, 1),
+			manifest.BenchClientName(1, 150)}) {
+		t.Errorf("%+v, %v; clients: %v; policies: %v", result, err, logs.of(), made)
+	}
+	nothingLeft("with rules of policy")
+	b.Bounds.PolicyRules = nil
 	logs.serve.Store(false)
 
 	// A pod that ends at once, as one whose port is in use, is no reason to wait.
@@ -237,6 +264,7 @@ func kubelet(t *testing.T) *reader {
 		defer r.lock.Unlock()
 		r.pods = append(r.pods, pod)
 		run, out := strings.TrimPrefix(pod, manifest.BenchPodName(manifest.BenchClient)+"-"), json.NewEncoder(w)
+		run, _, _ = strings.Cut(run, "-")
 		number, _ := strconv.Atoi(run)
 		for _, line := range []bench.Line{{Sample: &bench.Sample{Run: number,
 			Latency: &bench.Latency{P50: 1, P99: 2, P999: 3, Max: 4, Offered: 2500, Answered: 2500}}},

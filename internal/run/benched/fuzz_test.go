@@ -24,7 +24,7 @@ func FuzzTake(f *testing.F) {
 			return
 		}
 		b := &Bench{Bounds: bench.Defaults(), Nodes: []corev1.Node{node("a")}, Note: func(string) {}}
-		result := &bench.Result{Bounds: b.Bounds, Tasks: b.Plan().Tasks, Counters: map[string]map[string]int64{}}
+		result := &bench.Result{Bounds: b.Bounds, Tasks: b.Tasks(), Counters: map[string]map[string]int64{}}
 		b.take(result, line)
 		result.Rows = bench.Rows(result.Tasks, result.Samples)
 		result.Says = result.Words()

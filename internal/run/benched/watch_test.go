@@ -181,7 +181,7 @@ func TestNotRemoved(t *testing.T) {
 		if took := time.Since(begun); took > removal+time.Second || err == nil ||
 			!strings.Contains(err.Error(), "the load ends by itself, at "+b.leash.UTC().Format(time.TimeOnly)) ||
 			!strings.Contains(engine.HintOf(err),
-				"kubectl -n theseus-system delete pods,services -l theseus.dev/bench") {
+				"kubectl -n theseus-system delete pods,services,networkpolicies -l theseus.dev/bench") {
 			t.Errorf("after %s: %v; hint: %s", took, err, engine.HintOf(err))
 		}
 	})

@@ -45,7 +45,7 @@ type page struct {
 
 // HTML is the report as one self-contained page: it needs no network and no other file.
 func HTML(m Model) ([]byte, error) {
-	t, err := template.New("page").Funcs(functions(m)).Parse(pageHTML)
+	t, err := template.New("page").Funcs(functions(m)).Parse(pageHTML + loadHTML)
 	if err != nil {
 		return nil, fmt.Errorf("report's page: %w", err)
 	}

@@ -68,3 +68,54 @@ func TestLoad(t *testing.T) {
 		t.Errorf("nothing was measured: %+v", m.Load)
 	}
 }
+
+// TestBenchPage: the page of a benchmark has its drawings and its table; marks are within the axis, a latency
+// beyond the timeout is at its end, and what was not measured says so.
+func TestBenchPage(t *testing.T) {
+	r := loaded(1500, 2)
+	r.Tasks = append(r.Tasks, bench.Task{Kind: bench.RoundTrip, Path: bench.TwoNodes, Rate: 100},
+		bench.Task{Kind: bench.Stream, Path: bench.TwoNodes, Streams: 1, Rate: 100},
+		bench.Task{Kind: bench.Blast, Path: bench.TwoNodes, Rate: 100})
+	r.Samples[0].UnderLoad = &bench.Latency{P50: 150, P99: bench.Over, P999: bench.Over, Offered: 100, Answered: 90}
+	r.Samples = append(r.Samples, bench.Sample{Task: 1, Latency: &bench.Latency{P50: 100, P99: 300, Offered: 100,
+		Answered: 100}}, bench.Sample{Task: 2, Run: 1, Value: 40}, bench.Sample{Task: 2, Run: 2, Value: 80},
+		bench.Sample{Task: 3, Error: "nothing <arrived> in time"})
+	r.Rows = bench.Rows(r.Tasks, r.Samples)
+	r.Says = r.Words()
+	page, err := Bench(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">Round trip at rest and under load<", ">Throughput<", ">under requests<",
+		">at rest<", "pod to pod, two nodes, TCP, 1 stream, rate: 60.0 [40.0-80.0] Mbit/s", "P99: &gt;1000",
+		">not measured<", "nothing &lt;arrived&gt; in time", ">0.10 · 0.30<", "60 [40-80] Mbit/s *"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("%q is missing:\n%s", want, page[strings.Index(string(page), "<body>"):])
+		}
+	}
+	for _, drawing := range resultDrawings(r) {
+		for _, row := range drawing.Rows {
+			for _, box := range row.Boxes {
+				if box.X < loadLeft-2 || box.X+box.W > drawWidth-loadRight+3 || box.W < 1 || box.Y > drawing.Bottom {
+					t.Errorf("%s, %s: %+v is outside", drawing.Title, row.Name, box)
+				}
+			}
+		}
+	}
+	if drawn := resultDrawings(&bench.Result{}); drawn != nil {
+		t.Errorf("of nothing: %+v", drawn)
+	}
+}
+
+// TestLoadDrawings: a figure that is worse has its own colour, below the one before.
+func TestLoadDrawings(t *testing.T) {
+	l := Build(Input{Load: bench.Pair{Before: loaded(900, 0), After: loaded(4000, 3)}}).Load
+	drawings := l.Drawings()
+	if len(drawings) != 1 || len(drawings[0].Rows) != 3 {
+		t.Fatalf("%+v", drawings)
+	}
+	p99 := drawings[0].Rows[2].Boxes
+	if len(p99) != 4 || p99[1].Tone != "none" || p99[3].Tone != "warn" || p99[3].Y <= p99[1].Y || p99[3].X <= p99[1].X {
+		t.Errorf("%+v", p99)
+	}
+}

@@ -75,22 +75,25 @@ type figure struct {
 	lost, sent func(Row) int64
 }
 
-// atRest is the name of the measurement without load, and streams have this unit.
+// atRest is the name of the measurement without load, streams and datagrams of throughput have the unit megabits, and
+// blast is the name of the latter.
 const (
-	atRest  = "round trip at rest"
-	streams = "Mbit/s"
+	atRest   = "round trip at rest"
+	blast    = "UDP"
+	megabits = "Mbit/s"
 )
 
 func figures() []figure {
 	loaded := func(r Row) bool { return r.Name != atRest }
-	answered := func(r Row) bool { return r.Unit != streams }
+	answered := func(r Row) bool { return r.Unit != megabits }
 	return []figure{
 		{is: loaded, of: func(r Row) float64 { return r.Value.at(0, 0) }},
 		{name: "P50 ms", is: answered, of: func(r Row) float64 { return r.P50.at(r.Sent, 1) / 1000 }},
 		{name: "P99 ms", is: answered, of: func(r Row) float64 { return r.P99.at(r.Sent, least) / 1000 }},
-		{name: "lost", is: answered, lost: func(r Row) int64 { return r.Lost },
+		{name: "lost", is: func(r Row) bool { return answered(r) || r.Name == blast },
+			lost: func(r Row) int64 { return r.Lost },
 			sent: func(r Row) int64 { return r.Sent }},
-		{name: "segments sent again", is: func(r Row) bool { return r.Unit == streams },
+		{name: "segments sent again", is: func(r Row) bool { return r.Unit == megabits && r.Name != blast },
 			lost: func(r Row) int64 { return r.Retransmits }, sent: func(Row) int64 { return 0 }},
 		{name: "round trip under it, P50 ms", is: loaded,
 			of: func(r Row) float64 { return r.UnderLoadP50.at(r.UnderLoadSent, 1) / 1000 }},

@@ -37,7 +37,7 @@ func (c *Comparison) words() []string {
 			"ends, which it uses too.")
 	}
 	if c.any(func(l Line, cell Cell) bool {
-		return !l.lost && (l.Figure == streams || l.Figure == "/s") && !cell.Short && cell.Failed < cell.rounds
+		return !l.lost && (l.Figure == megabits || l.Figure == "/s") && !cell.Short && cell.Failed < cell.rounds
 	}) {
 		words = append(words, "A rate without * is the rate that was offered: the network may carry more. Offer more "+
 			"with --throughput and --rate.")

@@ -31,8 +31,9 @@ type result struct {
 	Stopped  string
 }
 
-// TestBench: every measurement has a result on a real network; a node that is not Ready stops the load at once, and so
-// does an interrupt; a benchmark whose process was killed does not prevent the next one. Nothing is left, each time.
+// TestBench: every measurement has a result on a real network, with rules of policy too, which it enforces; a node
+// that is not Ready stops the load at once, and so does an interrupt; a benchmark whose process was killed does not
+// prevent the next one. Nothing is left, each time.
 func TestBench(t *testing.T) {
 	rigtest.Full(t, "a benchmark of a network")
 	rig := rigtest.New(t, bin, "bn", 2, "flannel")
@@ -52,7 +53,8 @@ func TestBench(t *testing.T) {
 	killed.Until("run 1 of 10: ")
 	killed.Kill()
 
-	out, err := rig.Run(t.Context(), load("--runs", "2", "--duration", "2s", "-o", "json")...)
+	out, err := rig.Run(t.Context(), load("--runs", "2", "--duration", "2s", "--policy-rules", "10,1000",
+		"-o", "json")...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -60,7 +62,7 @@ func TestBench(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if len(got.Rows) != 17 || got.Stopped != "" || len(got.Counters) != 2 {
+	if len(got.Rows) != 28 || got.Stopped != "" || len(got.Counters) != 2 {
 		t.Errorf("%+v", got)
 	}
 	for _, row := range got.Rows {
@@ -129,7 +131,7 @@ func around(t *testing.T, rig *scenario.Rig) {
 	if len(report.Load.Nodes) != 2 || known < 30 || len(report.Load.Notes) > 0 {
 		t.Errorf("%d figures are known of %+v", known, report.Load)
 	}
-	without(t, rig, "pods,services") // the namespace has the journal
+	without(t, rig, "pods,services,networkpolicies") // the namespace has the journal
 }
 
 // TestCompare: two networks are measured under the same load in one round, every figure has a result of both, and their
@@ -198,7 +200,9 @@ func labs(t *testing.T, lab string) string {
 }
 
 // nothingLeft waits until no object of the benchmark is left.
-func nothingLeft(t *testing.T, rig *scenario.Rig) { without(t, rig, "pods,services,namespaces") }
+func nothingLeft(t *testing.T, rig *scenario.Rig) {
+	without(t, rig, "pods,services,networkpolicies,namespaces")
+}
 
 // without waits until no object of Theseus of these kinds is left.
 func without(t *testing.T, rig *scenario.Rig, kinds string) {
