@@ -42,6 +42,7 @@ var rules = map[string]ended{
 	FaultImage: {"goes on when the image is there again, or is rolled back, and says why", true},
 	"api":      {"goes on: each call to the API server is tried again", false},
 	"power":    {"waits for the node, and is rolled back if more is lost than the change allows", true},
+	"loss":     {"goes on, or is rolled back if more is lost than the change allows", true},
 }
 
 var others = ended{"goes on, or is rolled back, and says why", true}

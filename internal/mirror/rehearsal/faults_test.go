@@ -28,6 +28,7 @@ func TestFaults(t *testing.T) {
 		{[]string{""}, nil, "there is no such fault"},
 		{[]string{"A B"}, nil, "there is no such fault"},
 		{[]string{"power"}, nil, "--faults power: this fault cannot be made through the API"},
+		{[]string{"loss"}, nil, "--faults loss: this fault cannot be made through the API"},
 		{[]string{"agent@0"}, nil, `"0" is no step`},
 		{[]string{"agent@-1"}, nil, `"-1" is no step`},
 		{[]string{"agent@last"}, nil, `"last" is no step`},
@@ -52,7 +53,8 @@ func TestFaults(t *testing.T) {
 
 // TestExpected: a fault that leaves the network alone must not have the run rolled back; one of the user's may.
 func TestExpected(t *testing.T) {
-	for name, back := range map[string]bool{"agent": false, "api": false, "image": true, "power": true, "mine": true} {
+	for name, back := range map[string]bool{"agent": false, "api": false, "image": true, "power": true, "loss": true,
+		"mine": true} {
 		f := Fault{Name: name}
 		if f.MayRollBack() != back || strings.Contains(f.Expected(), "rolled back") != back {
 			t.Errorf("%s: %v, %q", name, f.MayRollBack(), f.Expected())

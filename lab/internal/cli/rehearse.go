@@ -24,8 +24,8 @@ func (a *app) rehearse() *cobra.Command {
 		Long: "Starts a cluster with the network of the snapshot, runs theseus rehearse on it with the arguments " +
 			"after --, and\nremoves it at the end and on Ctrl-C. Without --manifest, --agent-image and -o, theseus " +
 			"gets those of the lab. Its nodes\nhold the lab's own images, and pull no others. For --faults api " +
-			"(the API server is away for 30 s) and power\n(a node has none for 90 s), theseus gets the commands of " +
-			"the lab. The exit code is that of theseus rehearse.",
+			"(the API server is away for 30 s), power\n(a node has none for 90 s) and loss (a node loses 1 % of its " +
+			"packets for 90 s), theseus gets the commands of the lab.\nThe exit code is that of theseus rehearse.",
 		Example: "  theseus-lab rehearse --from snapshot.json -- --to calico",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("name") {

@@ -195,13 +195,14 @@ func (h *Rehearse) arguments(ctx context.Context) (args []string, file string, e
 func (h *Rehearse) faults() (args []string) {
 	named, _ := h.value("--faults")
 	lab := func(verb string) string {
-		return fmt.Sprintf("%s node %s --name %s \"$THESEUS_FAULT_NODE\"", h.Rig.Lab, verb, h.Rig.Name)
+		return fmt.Sprintf("%s %s --name %s \"$THESEUS_FAULT_NODE\"", h.Rig.Lab, verb, h.Rig.Name)
 	}
 	// not this text, which is in a command line too, but that of an API server
 	server := fmt.Sprintf("\"kube-[a]piserver.*labs/%s/\"", h.Rig.Name)
 	for _, fault := range []struct{ name, begins, lasts, ends string }{
 		{"api", "pkill -STOP -f " + server, "30", "pkill -CONT -f " + server},
-		{"power", lab("kill"), "90", lab("start")},
+		{"power", lab("node kill"), "90", lab("node start")},
+		{"loss", lab("link --loss 1%"), "90", lab("link --clear")},
 	} {
 		asked := slices.ContainsFunc(strings.Split(named, ","), func(text string) bool {
 			name, _, _ := strings.Cut(text, "@")

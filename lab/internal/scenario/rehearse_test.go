@@ -99,6 +99,7 @@ func TestRehearseFaults(t *testing.T) {
 		"none":          {nil, nil},
 		"the product's": {[]string{"--faults", "agent,image"}, nil},
 		"both":          {[]string{"--faults=agent,power@3,api@random"}, []string{"api=sh -c '", "power=sh -c '"}},
+		"a lossy link":  {[]string{"--faults", "loss"}, []string{"loss=sh -c '"}},
 		"a like name":   {[]string{"--faults", "apis"}, nil},
 		"the user's":    {[]string{"--faults", "api,power", "--fault-command", "api=mine"}, []string{"power=sh -c '"}},
 		"joined": {[]string{"--faults", "api,power", "--fault-command=api=mine", "--fault-command=power=mine"},
@@ -119,7 +120,8 @@ func TestRehearseFaults(t *testing.T) {
 				t.Errorf("%s: %v: %s: %s", name, err, script, out)
 			}
 			if !strings.Contains(script, "kube-[a]piserver.*labs/reh/") &&
-				!strings.Contains(script, `node start --name reh "$THESEUS_FAULT_NODE"`) {
+				!strings.Contains(script, `node start --name reh "$THESEUS_FAULT_NODE"`) &&
+				!strings.Contains(script, `link --clear --name reh "$THESEUS_FAULT_NODE"`) {
 				t.Errorf("%s: %s", name, script)
 			}
 		}
