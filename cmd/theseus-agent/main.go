@@ -248,7 +248,12 @@ func runStandIn(ctx context.Context, log *slog.Logger, args []string) error {
 	secure := flags.String("tls", "", "TCP ports on which HTTPS requests are answered, and admission reviews allowed")
 	variable := flags.String("certificate", "",
 		"environment variable with the certificate and the key of the TLS ports, as PEM")
+	list := flags.String("ask", "", "TCP connections to open once a second, each with a number, such as 0=10.96.0.7:80")
 	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	asks, err := standin.Asks(*list)
+	if err != nil {
 		return usage{err}
 	}
 	var sockets standin.Sockets
@@ -275,5 +280,8 @@ func runStandIn(ctx context.Context, log *slog.Logger, args []string) error {
 		return err
 	}
 	log.Info("stand-in serves", "tcp", *tcp, "udp", *udp, "tls", *secure)
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	go standin.Asking(asking, asks, os.Stdout) // ends when the stand-in is told to stop
 	return open.Serve(ctx)
 }

@@ -329,8 +329,8 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 		return from, nil, fmt.Errorf("on the original: %w", err)
 	}
 	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p}
-	made, err = rehearsal.Make(before, now, ours, theirs,
-		rehearsal.Options{Image: p.Change.AgentImage, Ignore: o.ignore, Certify: scratch.Certify})
+	made, err = rehearsal.Make(before, now, ours, theirs, rehearsal.Options{Image: p.Change.AgentImage,
+		Ignore: o.ignore, Certify: scratch.Certify, After: checked.Pass.Target})
 	return from, made, err
 }
 
@@ -385,6 +385,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 			"the network of the scratch cluster is gone"))
 	}
 	r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
+	unlike := made.Reread(checked.Pass.Snapshot, checked.Pass.Source, checked.Pass.Target)
 	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
 	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
 	if len(late) > 0 {
@@ -400,13 +401,20 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if err != nil {
 		return failed(err)
 	}
-	w, stop := watching(ctx, s.Client, made)
+	w, stop := watching(ctx, s.Client, made, unlike)
 	defer func() {
 		stop()
 		if r != nil {
+			r.Traffic = w.ended()
 			r.Shown = w.shown(from.Findings.Findings)
+			r.talked(spec.MaxLost)
 		}
 	}()
+	if len(made.Traffic) > 0 {
+		fmt.Fprintf(a.Err, "listening to %s between stand-ins\n", cluster.Count(len(made.Traffic), "connection"))
+	}
+	w.hear(ctx)
+	w.begin()
 	if n == 0 {
 		r.Uncovered = append(r.Uncovered, "the rollback: no run was rolled back")
 	} else {
@@ -449,8 +457,8 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		after, err := s.Ready(ctx, made, o.wait)
 		r.after(unplaced, after, err)
 		r.broken()
+		w.hear(ctx)
 	}
-	r.Covered = len(r.Uncovered) == 0
 	return r, cmp.Or(end, unread)
 }
 

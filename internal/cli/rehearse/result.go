@@ -56,8 +56,10 @@ type result struct {
 	// Faults are the runs with faults, which were rolled back too.
 	Faults []*faulted `json:"faults,omitempty"`
 	// Shown are the troubles with pods of the copy that lasted while the change ran.
-	Shown  []rehearsal.Shown `json:"shown,omitempty"`
-	Report *report.Model     `json:"report,omitempty"`
+	Shown []rehearsal.Shown `json:"shown,omitempty"`
+	// Traffic is what became of connections between stand-ins.
+	Traffic []rehearsal.Asked `json:"traffic,omitempty"`
+	Report  *report.Model     `json:"report,omitempty"`
 }
 
 // judge reads the journal and the measurements of the run on the copy. original is the plan for the original.
@@ -204,6 +206,18 @@ func (r *result) broken() {
 	}
 }
 
+// talked judges the connections between stand-ins. Those that were not compared are not covered.
+func (r *result) talked(maxLost int64) {
+	if wrong := rehearsal.TalkWrong(r.Traffic, maxLost); r.Passed && wrong != "" {
+		r.Passed, r.Why = false, wrong
+	}
+	if unlike := rehearsal.TalkUnlike(r.Traffic); len(unlike) > 0 {
+		r.Uncovered = append(r.Uncovered, fmt.Sprintf("%s between stand-ins: %s",
+			cluster.Count(len(unlike), "connection"), strings.Join(unlike, "; ")))
+	}
+	r.Covered = len(r.Uncovered) == 0
+}
+
 // still demands that the copy's workloads are ready after the rollback, too.
 func (b *back) still(before []string, ready func() ([]string, error)) error {
 	now, err := ready()
@@ -301,6 +315,10 @@ func (r *result) head() report.Head {
 	}
 	if len(r.Shown) > 0 {
 		h.Tables = append(h.Tables, report.HeadTable(rehearsal.ShownTable(r.Shown)))
+	}
+	if len(r.Traffic) > 0 {
+		h.Lines = append(h.Lines, rehearsal.TalkText(r.Traffic))
+		h.Tables = append(h.Tables, report.HeadTable(rehearsal.TalkTable(r.Traffic)))
 	}
 	for _, what := range r.Uncovered {
 		h.Lines = append(h.Lines, "not covered: "+what)

@@ -28,6 +28,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
 	"github.com/theseus-cni/theseus/internal/mirror/scratch"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
@@ -331,12 +332,19 @@ var traps = map[string]planted{
 					PodSelector: selects("shut"), PolicyTypes: []networkingv1.PolicyType{"Ingress"}}})
 		},
 		carried: func(_ *testing.T, made *rehearsal.Copy) bool {
-			return slices.ContainsFunc(made.Objects, func(o *unstructured.Unstructured) bool {
+			asked := slices.ContainsFunc(made.Traffic, func(p rehearsal.Pair) bool {
+				return p.To == "Deployment trap/shut" && !p.Denied && p.DeniedAfter
+			})
+			return asked && slices.ContainsFunc(made.Objects, func(o *unstructured.Unstructured) bool {
 				return o.GetKind() == "NetworkPolicy" && o.GetNamespace() == "trap" && o.GetName() == "shut"
 			})
 		}},
 	"reflector": {base: "calico-bgp", change: label, check: "bgp/peer-selector-empty", severity: finding.Warn,
-		lost: true, lacks: "BGPPeer trap: it configures the network",
+		carried: func(_ *testing.T, made *rehearsal.Copy) bool {
+			return slices.ContainsFunc(made.Objects, func(o *unstructured.Unstructured) bool {
+				return o.GetKind() == "BGPPeer" && o.GetName() == "trap"
+			})
+		},
 		plant: func(w *world) {
 			w.Other = append(w.Other, unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "crd.projectcalico.org/v1", "kind": "BGPPeer", "metadata": map[string]any{"name": "trap"},
@@ -363,7 +371,7 @@ var traps = map[string]planted{
 }
 
 // side is a cluster with the findings of a change.
-func (p *planted) side(t *testing.T, s *cluster.Snapshot) rehearsal.Side {
+func (p *planted) side(t *testing.T, s *cluster.Snapshot) checkedSide {
 	t.Helper()
 	in := propose.Input{Snapshot: s, Change: p.change, Options: propose.Options(p.change, time.Now())}
 	if p.change.To != "" {
@@ -374,7 +382,14 @@ func (p *planted) side(t *testing.T, s *cluster.Snapshot) rehearsal.Side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rehearsal.Side{Snapshot: s, Network: checked.Pass.Source, Findings: checked.Result}
+	return checkedSide{rehearsal.Side{Snapshot: s, Network: checked.Pass.Source, Findings: checked.Result},
+		checked.Pass.Target}
+}
+
+// checkedSide is a cluster and the network after a change.
+type checkedSide struct {
+	rehearsal.Side
+	target *cni.Installation
 }
 
 // on is the scratch cluster with the copy, all of whose pods run.
@@ -410,7 +425,7 @@ func (w *world) on(t *testing.T, made *rehearsal.Copy) *cluster.Snapshot {
 
 // worst is the worst finding of a check that is about the trap: about an object of its namespace or name, or of the
 // cluster as a whole.
-func worst(side rehearsal.Side, id string) (severity finding.Severity) {
+func worst(side checkedSide, id string) (severity finding.Severity) {
 	for _, f := range side.Findings.Findings {
 		if f.ID == id && (severity == "" || f.Severity == finding.Block) {
 			severity = f.Severity
@@ -480,7 +495,8 @@ func (p *planted) rehearsed(t *testing.T, seed uint64) {
 	}
 	all := drivers.All()
 	made, err := rehearsal.Make(original.Snapshot, empty.Snapshot, all.Detect(original.Snapshot),
-		all.Detect(empty.Snapshot), rehearsal.Options{Image: "registry.example.com/agent:1", Certify: scratch.Certify})
+		all.Detect(empty.Snapshot), rehearsal.Options{Image: "registry.example.com/agent:1", Certify: scratch.Certify,
+			After: before.target})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,8 +504,12 @@ func (p *planted) rehearsed(t *testing.T, seed uint64) {
 		t.Error("the copy lacks what makes the trap bite")
 	}
 	after := p.side(t, empty.on(t, made))
+	if unlike := made.Reread(after.Snapshot, after.Network, after.target); len(unlike) > 0 || len(made.Traffic) == 0 {
+		t.Errorf("of %d connections between stand-ins, policies of the copy say something else of: %v",
+			len(made.Traffic), unlike)
+	}
 	var coverage bytes.Buffer
-	covered := made.Covered(before, after, checks(propose.Checked{}), nil)
+	covered := made.Covered(before.Side, after.Side, checks(propose.Checked{}), nil)
 	for i := range covered {
 		fmt.Fprintln(&coverage, strings.Join(covered[i].Not, "\n"))
 	}

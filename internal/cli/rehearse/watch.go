@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -25,13 +26,18 @@ const lookEvery = 2 * time.Second
 type watcher struct {
 	lock  sync.Mutex
 	watch rehearsal.Watch
+	talk  rehearsal.Talk
+	ears  *ears
 	// off says that a run with a fault is under way: its troubles are of the fault.
 	off bool
 }
 
 // watching looks at the pods of the copy until it is stopped.
-func watching(ctx context.Context, client *kube.Client, made *rehearsal.Copy) (w *watcher, stop func()) {
-	w = &watcher{watch: rehearsal.Watch{Users: map[string]bool{}}}
+// unlike are its connections that are not compared, by their places.
+func watching(ctx context.Context, client *kube.Client, made *rehearsal.Copy,
+	unlike map[int]string) (w *watcher, stop func()) {
+	w = &watcher{watch: rehearsal.Watch{Users: map[string]bool{}}, talk: *made.NewTalk(unlike)}
+	w.ears = newEars(client, made, w.answered)
 	for _, one := range made.Workloads {
 		w.watch.Users[one.Namespace] = true
 	}
@@ -41,13 +47,14 @@ func watching(ctx context.Context, client *kube.Client, made *rehearsal.Copy) (w
 		for {
 			if now, err := seen(ctx, client); err == nil { // one that failed shows nothing
 				w.look(now)
+				w.ears.follow(ctx, now.Pods)
 			}
 			if outage.Sleep(ctx, lookEvery) != nil {
 				return
 			}
 		}
 	})
-	return w, func() { cancel(); done.Wait() }
+	return w, func() { cancel(); done.Wait(); w.ears.done.Wait() }
 }
 
 func seen(ctx context.Context, client *kube.Client) (now rehearsal.Seen, err error) {
@@ -63,7 +70,35 @@ func seen(ctx context.Context, client *kube.Client) (now rehearsal.Seen, err err
 	}
 	pods.Items = slices.DeleteFunc(pods.Items,
 		func(p corev1.Pod) bool { return p.Namespace == v1alpha1.Namespace }) // Theseus' own
-	return rehearsal.Seen{At: time.Now(), Pods: pods.Items, ReplicaSets: sets.Items}, nil
+	events, err := client.Typed.CoreV1().Events("").List(ctx,
+		metav1.ListOptions{FieldSelector: "reason=FailedCreate"})
+	if err != nil {
+		return now, err
+	}
+	now = rehearsal.Seen{Pods: pods.Items, ReplicaSets: sets.Items, Events: events.Items}
+	if len(events.Items) > 0 {
+		err = refusers(ctx, client, &now)
+	}
+	now.At = time.Now()
+	return now, err
+}
+
+// refusers reads the workloads that say only in events that their pods are refused.
+func refusers(ctx context.Context, client *kube.Client, now *rehearsal.Seen) error {
+	stateful, err := client.Typed.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	daemons, err := client.Typed.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	jobs, err := client.Typed.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	now.StatefulSets, now.DaemonSets, now.Jobs = stateful.Items, daemons.Items, jobs.Items
+	return nil
 }
 
 func (w *watcher) look(now rehearsal.Seen) {
@@ -71,7 +106,53 @@ func (w *watcher) look(now rehearsal.Seen) {
 	defer w.lock.Unlock()
 	if !w.off {
 		w.watch.Look(now)
+		w.talk.Look(now)
 	}
+}
+
+// answered takes in what a stand-in saw of a connection.
+func (w *watcher) answered(pod types.UID, number int, through bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if !w.off {
+		w.talk.Answer(time.Now(), pod, number, through)
+	}
+}
+
+// hearing bounds the wait for stand-ins to have opened each of their connections a few times.
+const hearing = 40 * time.Second
+
+// hear waits until stand-ins have opened each of their connections a few times from now on.
+func (w *watcher) hear(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hearing)
+	defer cancel()
+	heard := func(begin bool) bool {
+		w.lock.Lock()
+		defer w.lock.Unlock()
+		if begin {
+			w.talk.Listen()
+		}
+		return w.talk.Heard()
+	}
+	for all := heard(true); !all && outage.Sleep(ctx, time.Second/2) == nil; {
+		all = heard(false)
+	}
+}
+
+// begin says that the change begins.
+func (w *watcher) begin() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.talk.Begin()
+}
+
+// ended is what became of the connections when nothing is looked at any more.
+func (w *watcher) ended() []rehearsal.Asked {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.talk.End()
+	w.watch.Heard(w.talk.Asked())
+	return w.talk.Asked()
 }
 
 // denied takes in that a budget denies an eviction.
@@ -95,6 +176,7 @@ func (w *watcher) resume() {
 	defer w.lock.Unlock()
 	w.off = false
 	w.watch.Again()
+	w.talk.Again()
 }
 
 // shown is what lasted until now.

@@ -101,7 +101,7 @@ func TestSeen(t *testing.T) {
 	if err != nil || len(now.Pods) != 1 || now.Pods[0].Namespace != "shop" || now.At.IsZero() {
 		t.Errorf("%v: %+v", err, now)
 	}
-	w, stop := watching(t.Context(), &kube.Client{Typed: fake.NewClientset(pod("shop"))}, &rehearsal.Copy{})
+	w, stop := watching(t.Context(), &kube.Client{Typed: fake.NewClientset(pod("shop"))}, &rehearsal.Copy{}, nil)
 	w.denied(pod("shop"), "")
 	stop()
 	if got := w.shown(nil); len(got) > 0 {

@@ -49,8 +49,13 @@ type Side struct {
 // Covered compares the original with the copy, as it is after it was made and before the change. checks are the IDs of
 // all checks; unplaced are the workloads that found no node.
 func (c *Copy) Covered(original, copy Side, checks, unplaced []string) []Coverage {
-	return []Coverage{c.nodes(), c.placed(unplaced), settings(original, copy), evaluated(original, copy, checks),
+	all := []Coverage{c.nodes(), c.placed(unplaced), settings(original, copy), evaluated(original, copy, checks),
 		verdicts(c, original, copy)}
+	if c.network.All > 0 {
+		c.network.Area = "network's objects"
+		all = append(all, c.network)
+	}
+	return all
 }
 
 // nodes are the classes of nodes; Make refuses a copy that lacks one.
@@ -64,7 +69,7 @@ func (c *Copy) nodes() Coverage {
 
 // placed are the objects of users that are in the copy; workloads whose pods found no node are not.
 func (c *Copy) placed(unplaced []string) Coverage {
-	copied := 0
+	copied := -c.Extra
 	for _, object := range c.All() {
 		// made up, from what pods refer to
 		if !slices.Contains([]string{"Secret", "ConfigMap", "PriorityClass"}, object.GetKind()) {
@@ -77,10 +82,12 @@ func (c *Copy) placed(unplaced []string) Coverage {
 			unlike++
 		}
 	}
-	covered := Coverage{Area: "objects of users", Alike: copied - len(unplaced) - unlike, All: copied + len(c.Left),
+	covered := Coverage{Area: "objects of users", Alike: copied - len(unplaced) - unlike, All: copied,
 		Not: slices.Concat(unplaced, c.Unlike())}
 	for _, left := range c.Left {
-		covered.Not = append(covered.Not, left.Object+": "+left.Why)
+		if !left.network {
+			covered.add(false, left.Object+": "+left.Why)
+		}
 	}
 	return covered
 }

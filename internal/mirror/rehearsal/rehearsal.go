@@ -47,6 +47,8 @@ type Options struct {
 	Ignore []string
 	// Certify makes a certificate that is valid for these DNS names.
 	Certify func(names []string) (Certificate, error)
+	// After is the network after the change; nil if that stays.
+	After *cni.Installation
 }
 
 // Copy is a small copy of a cluster.
@@ -73,11 +75,17 @@ type Copy struct {
 	Unasked []string `json:"unasked,omitempty"`
 	// Left are objects of users that are not in the copy.
 	Left []Left `json:"left,omitempty"`
+	// Traffic are the connections that stand-ins open all the time; Extra is how many of the objects are not of users:
+	// Services that stand-ins ask and the original does not have, and objects of the network.
+	Traffic []Pair `json:"traffic,omitempty"`
+	Extra   int    `json:"-"`
 	// Pods is how many pods the copy has at least, without those of DaemonSets.
 	Pods int `json:"pods"`
 	// Share is how many nodes the copy has for one of the original's, at most 1.
 	Share float64 `json:"share"`
 
+	// network is how many of the objects that configure the original's network the scratch cluster has.
+	network Coverage
 	// answering are the workloads whose pods answer for webhooks.
 	answering map[string]bool
 }
@@ -112,6 +120,9 @@ type Lack struct {
 type Left struct {
 	Object string `json:"object"`
 	Why    string `json:"why"`
+
+	// network says that it configures the network.
+	network bool
 }
 
 // Mark is the value of MarkLabel for a cluster with this UID.
@@ -334,6 +345,7 @@ func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation,
 	}
 	m.limitRanges()
 	m.services()
+	m.traffic()
 	m.policies()
 	m.budgets()
 	m.priorities()
@@ -427,7 +439,7 @@ func (m *maker) leave(kind, namespace, name, why string) {
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
-	m.Left = append(m.Left, Left{kind + " " + name, why})
+	m.Left = append(m.Left, Left{Object: kind + " " + name, Why: why})
 }
 
 // copied reports whether the objects of a namespace are copied.

@@ -107,8 +107,16 @@ func (m *maker) policies() {
 		case tiers[tier]:
 			m.leave(kind, one.GetNamespace(), one.GetName(), "its tier is not copied")
 		case !strings.HasSuffix(kind, "Policy") && !strings.HasSuffix(kind, "NetworkSet") && kind != "Tier":
-			if why := m.configures(one); why != "" {
+			why := m.configures(one)
+			if why == absent && known && peers(one) {
+				m.add(one)
+				m.Extra++ // it is of the network, not of users
+				why = ""
+			}
+			m.network.add(why == "", name(one)+": "+why)
+			if why != "" {
 				m.leave(kind, one.GetNamespace(), one.GetName(), why)
+				m.Left[len(m.Left)-1].network = true
 			}
 		case !known:
 			m.leave(kind, one.GetNamespace(), one.GetName(),
@@ -118,6 +126,20 @@ func (m *maker) policies() {
 		}
 	}
 }
+
+// peers reports whether an object lets nodes of the cluster be BGP peers of each other, or filters routes: these have
+// nothing of the original's surroundings, and can be added to a network that runs.
+func peers(object *unstructured.Unstructured) bool {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(object.Object, "spec", field)
+		return value
+	}
+	return object.GetKind() == "BGPFilter" ||
+		object.GetKind() == "BGPPeer" && text("peerSelector") != "" && text("peerIP") == "" && text("node") == ""
+}
+
+// absent is why an object that configures the network is not in the copy, if the scratch cluster has none of its name.
+const absent = "it configures the network, and the scratch cluster's network is as you installed it"
 
 // configures says how an object that configures the network differs from that of the scratch cluster; "" if they are
 // alike.
@@ -132,7 +154,7 @@ func (m *maker) configures(object *unstructured.Unstructured) string {
 		}
 		return "it configures the network, and the scratch cluster's object of this name differs"
 	}
-	return "it configures the network, and the scratch cluster's network is as you installed it"
+	return absent
 }
 
 // budgets copies PodDisruptionBudgets so that each allows as much as in the original: nothing where it allows nothing,

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
@@ -28,6 +30,8 @@ const (
 	TrapProbe     Trap = "probe"     // a container runs but is not ready
 	TrapNode      Trap = "node"      // a pod cannot be scheduled
 	TrapRefused   Trap = "refused"   // the API server refuses new pods: a webhook, a quota
+	TrapPolicy    Trap = "policy"    // policies have another effect on a connection between stand-ins
+	TrapTraffic   Trap = "traffic"   // a connection between stand-ins that policies allow gets no answer
 )
 
 // Lasts is how long a trouble lasts that is shown: pods that are moved are without a node, or not ready, for a while.
@@ -41,6 +45,9 @@ type Shown struct {
 	What   string `json:"what"`
 	// Checks are the IDs of the checks that had reported it on the original.
 	Checks []string `json:"checks,omitempty"`
+
+	// ends are the namespaces of both ends of a connection.
+	ends []string
 }
 
 // String is the trouble in a line.
@@ -124,6 +131,11 @@ type Seen struct {
 	At          time.Time
 	Pods        []corev1.Pod
 	ReplicaSets []appsv1.ReplicaSet
+	// StatefulSets, DaemonSets and Jobs say in Events alone that their pods are refused.
+	StatefulSets []appsv1.StatefulSet
+	DaemonSets   []appsv1.DaemonSet
+	Jobs         []batchv1.Job
+	Events       []corev1.Event
 }
 
 // adder takes in a trouble, of a container if part names one.
@@ -161,7 +173,7 @@ func (w *Watch) Look(now Seen) {
 			w.old[trouble{object, TrapStart}] = true
 		}
 		if w.Users[pod.Namespace] {
-			ofPod(pod, add(object, pod.UID))
+			ofPod(pod, now.At, add(object, pod.UID))
 		}
 		starts(pod, add(object, pod.UID))
 	}
@@ -179,7 +191,64 @@ func (w *Watch) Look(now Seen) {
 			}
 		}
 	}
+	for _, one := range now.refused() {
+		add(one.object, one.uid)(TrapRefused, "", "the API server refuses new pods: %s", one.why)
+	}
 	w.since = since
+}
+
+// refusal is a workload that lacks pods, as the API server refuses them.
+type refusal struct {
+	object string
+	uid    types.UID
+	why    string
+}
+
+// refusedLately is how old an event of a refused pod may be: controllers wait longer and longer before they try again.
+const refusedLately = 5 * time.Minute
+
+// refused are the workloads that lack pods and whose controllers have lately said that the API server refuses them.
+func (now *Seen) refused() (all []refusal) {
+	why := map[types.UID]string{}
+	for i := range now.Events {
+		event := &now.Events[i]
+		at := event.LastTimestamp.Time
+		if event.EventTime.After(at) {
+			at = event.EventTime.Time
+		}
+		if event.Series != nil && event.Series.LastObservedTime.After(at) {
+			at = event.Series.LastObservedTime.Time
+		}
+		if event.Reason == "FailedCreate" && now.At.Sub(at) < refusedLately &&
+			slices.ContainsFunc([]string{"forbidden", "denied the request", "failed calling webhook"},
+				func(word string) bool { return strings.Contains(event.Message, word) }) {
+			why[event.InvolvedObject.UID] = event.Message
+		}
+	}
+	add := func(kind string, object *metav1.ObjectMeta, lacks bool) {
+		if said := why[object.UID]; lacks && said != "" && object.UID != "" {
+			all = append(all, refusal{kind + " " + object.Namespace + "/" + object.Name, object.UID, said})
+		}
+	}
+	wants := func(n *int32) int32 {
+		if n == nil {
+			return 1
+		}
+		return *n
+	}
+	for i := range now.StatefulSets {
+		one := &now.StatefulSets[i]
+		add("StatefulSet", &one.ObjectMeta, one.Status.Replicas < wants(one.Spec.Replicas))
+	}
+	for i := range now.DaemonSets {
+		one := &now.DaemonSets[i]
+		add("DaemonSet", &one.ObjectMeta, one.Status.CurrentNumberScheduled < one.Status.DesiredNumberScheduled)
+	}
+	for i := range now.Jobs {
+		one := &now.Jobs[i]
+		add("Job", &one.ObjectMeta, one.Status.Active < wants(one.Spec.Parallelism))
+	}
+	return all
 }
 
 // endedLately reports whether a container of a pod has ended so lately that the kubelet still counts it as crashing,
@@ -192,13 +261,14 @@ func endedLately(pod *corev1.Pod, now time.Time) bool {
 }
 
 // ofPod finds what is wrong with a pod, whatever is the matter with its budget.
-func ofPod(pod *corev1.Pod, add adder) {
+func ofPod(pod *corev1.Pod, now time.Time, add adder) {
 	if pod.DeletionTimestamp != nil {
 		grace := int64(0)
 		if pod.Spec.TerminationGracePeriodSeconds != nil {
 			grace = *pod.Spec.TerminationGracePeriodSeconds
 		}
 		switch {
+		case !over(pod) && sleeping(pod, now): // as it is meant to
 		case !over(pod):
 			add(TrapDrain, "", "its deleted pods do not terminate; their grace period is %d s", grace)
 		case len(pod.Finalizers) > 0:
@@ -224,6 +294,26 @@ func ofPod(pod *corev1.Pod, add adder) {
 			}
 		}
 	}
+}
+
+// longestSleep bounds the sleep of a hook that is no trouble: a change waits so long for the pods of a node at least.
+const longestSleep = 10 * time.Minute
+
+// sleeping reports whether a pod that ends sleeps before it is told to stop, and will wake in its grace period.
+func sleeping(pod *corev1.Pod, now time.Time) bool {
+	if pod.DeletionGracePeriodSeconds == nil {
+		return false
+	}
+	grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+	var sleep time.Duration
+	for i := range pod.Spec.Containers {
+		if hooks := pod.Spec.Containers[i].Lifecycle; hooks != nil && hooks.PreStop != nil &&
+			hooks.PreStop.Sleep != nil {
+			sleep = max(sleep, time.Duration(hooks.PreStop.Sleep.Seconds)*time.Second)
+		}
+	}
+	asked := pod.DeletionTimestamp.Add(-grace)
+	return sleep < grace && sleep <= longestSleep && now.Before(asked.Add(sleep))
 }
 
 // starts finds containers of a pod that cannot start.
@@ -258,6 +348,8 @@ func checksOf(trap Trap) []string {
 		return []string{"labels/removed-in-use", "taints/removed-in-use"}
 	case TrapRefused:
 		return []string{"webhook/deadlock"}
+	case TrapPolicy:
+		return []string{"policy/verdict-changes"}
 	}
 	return nil
 }
@@ -268,6 +360,9 @@ func (s Shown) about(f *finding.Finding) bool {
 	_, name, _ := strings.Cut(s.Object, " ")
 	namespace, _, _ := strings.Cut(name, "/")
 	image := strings.TrimSuffix(strings.TrimPrefix(s.What, "the image "), " cannot be pulled")
+	if s.Trap == TrapPolicy { // a policy of the cluster has no namespace
+		return f.Subject.Namespace == "" || slices.Contains(s.ends, f.Subject.Namespace)
+	}
 	switch f.Subject.Kind {
 	case "PodDisruptionBudget":
 		return f.Subject.Namespace == namespace && strings.Contains(s.What, "disruption budget "+f.Subject.Name+" ")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -307,6 +308,92 @@ func TestReported(t *testing.T) {
 		w.show(Shown{Trap: c.trap, Object: "Deployment shop/web", What: c.what})
 		if got := w.Shown([]finding.Finding{c.f}); len(got) != 1 || len(got[0].Checks) > 0 != c.want {
 			t.Errorf("%s of %s: %v", c.f.ID, c.f.Subject, got)
+		}
+	}
+}
+
+// TestSlowHook: a pod that sleeps before it stops, and wakes in its grace period, is no trouble until it should have
+// ended.
+func TestSlowHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		sleep, grace int64
+		until        time.Duration // no trap is shown before
+	}{
+		"in time":    {60, 90, time.Minute + Lasts},
+		"too late":   {90, 90, Lasts},
+		"far too":    {3000, 3600, Lasts},
+		"no hook":    {0, 90, Lasts},
+		"ten minute": {600, 700, 10*time.Minute + Lasts},
+	} {
+		pod := podOfWeb(func(p *corev1.Pod) {
+			p.DeletionTimestamp = new(metav1.NewTime(noon.Add(time.Duration(c.grace) * time.Second)))
+			p.DeletionGracePeriodSeconds = &c.grace
+			if c.sleep > 0 {
+				p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+					Sleep: &corev1.SleepAction{Seconds: c.sleep}}}
+			}
+		})
+		w := Watch{Users: map[string]bool{"shop": true}}
+		w.Look(Seen{At: noon.Add(-time.Second)})
+		for at := time.Duration(0); at <= c.until; at += time.Second {
+			w.Look(Seen{At: noon.Add(at), Pods: []corev1.Pod{pod}})
+			if shown := len(w.Shown(nil)) > 0; shown != (at >= c.until) {
+				t.Errorf("%s: after %s, a trap is shown: %v", name, at, shown)
+				break
+			}
+		}
+	}
+}
+
+// TestRefusedByEvents: StatefulSets, DaemonSets and Jobs say in events that the API server refuses their pods. Old
+// events, other failures, and workloads with all their pods are no trouble.
+func TestRefusedByEvents(t *testing.T) {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}
+	}
+	event := func(of, why string, age time.Duration) corev1.Event {
+		return corev1.Event{Reason: "FailedCreate", Message: why, InvolvedObject: corev1.ObjectReference{
+			UID: types.UID(of)}, LastTimestamp: metav1.NewTime(noon.Add(-age))}
+	}
+	const hook = `failed calling webhook "hook.a.io": no answer`
+	set := appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(2))},
+		Status: appsv1.StatefulSetStatus{Replicas: 1}}
+	whole := *set.DeepCopy()
+	whole.Status.Replicas = 2
+	daemon := appsv1.DaemonSet{ObjectMeta: meta("log"), Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2}}
+	job := batchv1.Job{ObjectMeta: meta("sum")}
+	for name, c := range map[string]struct {
+		seen Seen
+		want string
+	}{
+		"StatefulSet": {Seen{StatefulSets: []appsv1.StatefulSet{set}, Events: []corev1.Event{event("db", hook, 0)}},
+			"StatefulSet shop/db"},
+		"DaemonSet": {Seen{DaemonSets: []appsv1.DaemonSet{daemon}, Events: []corev1.Event{event("log",
+			`pods "log-" is forbidden: exceeded quota`, 0)}}, "DaemonSet shop/log"},
+		"Job": {Seen{Jobs: []batchv1.Job{job}, Events: []corev1.Event{event("sum",
+			`admission webhook "a" denied the request`, 0)}}, "Job shop/sum"},
+		"whole": {Seen{StatefulSets: []appsv1.StatefulSet{whole}, Events: []corev1.Event{event("db", hook, 0)}}, ""},
+		"old": {Seen{StatefulSets: []appsv1.StatefulSet{set},
+			Events: []corev1.Event{event("db", hook, refusedLately)}}, ""},
+		"others": {Seen{StatefulSets: []appsv1.StatefulSet{set}, Events: []corev1.Event{event("web", hook, 0)}}, ""},
+		"exists": {Seen{StatefulSets: []appsv1.StatefulSet{set},
+			Events: []corev1.Event{event("db", "object is being deleted: pods already exists", 0)}}, ""},
+	} {
+		w := Watch{}
+		w.Look(Seen{At: noon.Add(-time.Second)})
+		for at := time.Duration(0); at <= Lasts; at += time.Second {
+			c.seen.At = noon.Add(at)
+			w.Look(c.seen)
+		}
+		var got string
+		for _, one := range w.Shown(nil) {
+			got += one.Object
+			if one.Trap != TrapRefused {
+				t.Errorf("%s: %v", name, one)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

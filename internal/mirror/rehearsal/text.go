@@ -59,6 +59,12 @@ func (c *Copy) Tables() []Table {
 				return []string{w.Namespace + "/" + w.Name, fmt.Sprint(w.Original), fmt.Sprint(w.Copy)}
 			}))
 	}
+	if len(c.Traffic) > 0 {
+		all = append(all, tableOf("Connections that stand-ins open all the time",
+			[]string{"FROM", "TO", "SERVICE", "POLICIES SAY"}, c.Traffic, func(p Pair) []string {
+				return []string{p.From, p.To, fmt.Sprintf("%s:%d", p.Service, p.Port), p.says()}
+			}))
+	}
 	if bounds := c.bounds(); len(bounds) > 0 {
 		all = append(all, tableOf(
 			"Quotas (bounded when the pods of the copy are ready, so that the same further pods fit)",

@@ -169,9 +169,12 @@ func (s *Scratch) create(ctx context.Context, of string, all []*unstructured.Uns
 		if err != nil {
 			return err
 		}
+		if object, err = s.addressed(ctx, object); err != nil {
+			return err
+		}
 		create := func() error {
 			return s.call(ctx, func(ctx context.Context) error {
-				_, err := resource.Create(ctx, object.DeepCopy(), metav1.CreateOptions{FieldManager: rehearsal.Manager})
+				_, err := resource.Create(ctx, object, metav1.CreateOptions{FieldManager: rehearsal.Manager})
 				return err
 			})
 		}
@@ -188,6 +191,24 @@ func (s *Scratch) create(ctx context.Context, of string, all []*unstructured.Uns
 		}
 	}
 	return nil
+}
+
+// addressed is an object whose stand-ins ask Services that are there, by their addresses.
+func (s *Scratch) addressed(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured,
+	error) {
+	object = object.DeepCopy()
+	return object, rehearsal.Address(object, func(service string) (string, error) {
+		namespace, name, _ := strings.Cut(service, "/")
+		var live *corev1.Service
+		err := s.call(ctx, func(ctx context.Context) (err error) {
+			live, err = s.Client.Typed.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("the address of %s: %w", named("Service", namespace, name), err)
+		}
+		return live.Spec.ClusterIP, nil
+	})
 }
 
 func named(kind, namespace, name string) string {

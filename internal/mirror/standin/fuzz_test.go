@@ -29,3 +29,21 @@ func FuzzAllow(f *testing.F) {
 		}
 	})
 }
+
+func FuzzAsks(f *testing.F) {
+	f.Add("0=10.96.0.7:80,1=[fd00::7]:443", "asked 0 true")
+	f.Add("", "asked 65535 false\n")
+	f.Add("0=10.96.0.7:0", "asked 65536 true")
+	f.Add("0=[fe80::1%eth0]:80", "asked -1 maybe")
+	f.Fuzz(func(t *testing.T, list, line string) {
+		all, err := Asks(list)
+		for _, one := range all {
+			if err != nil || !one.Address.IsValid() || one.Address.Port() == 0 || one.Number < 0 {
+				t.Errorf("%q: %+v, %v", list, one, err)
+			}
+		}
+		if n, _, ok := Answer(line); ok && (n < 0 || n > 65535 || !strings.Contains(line, askedWord)) {
+			t.Errorf("%q is about %d", line, n)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -138,4 +139,49 @@ func TestAdmission(t *testing.T) {
 	if _, err := Listen(Sockets{TLS: []int{0}}); err == nil {
 		t.Error("a TLS port is opened without a certificate")
 	}
+}
+
+// TestAsking: a stand-in says of each connection whether it got through, until it is told to stop.
+func TestAsking(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() //nolint:errcheck // the test ends
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close() //nolint:errcheck // nothing listens there
+	asks, err := Asks("3=" + listener.Addr().String() + ",4=" + closed.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	from, to := io.Pipe()
+	ended := make(chan bool)
+	go func() {
+		Asking(ctx, asks, to)
+		to.Close() //nolint:errcheck // a pipe
+		close(ended)
+	}()
+	lines := bufio.NewScanner(from)
+	seen := map[int]bool{}
+	for range 2 {
+		if !lines.Scan() {
+			t.Fatal("no line")
+		}
+		n, through, ok := Answer(lines.Text())
+		if !ok || through != (n == 3) {
+			t.Errorf("%q", lines.Text())
+		}
+		seen[n] = true
+	}
+	if !seen[3] || !seen[4] {
+		t.Errorf("asked %v", seen)
+	}
+	stop()
+	go func() { _, _ = io.Copy(io.Discard, from) }() // a line that is under way
+	<-ended
 }

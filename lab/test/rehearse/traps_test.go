@@ -44,14 +44,26 @@ func rehearsed(t *testing.T, name, snapshot string, args ...string) (passed bool
 		t.Fatal(err, end)
 	}
 	var result struct {
-		Passed bool
-		Shown  []shown
+		Passed  bool
+		Shown   []shown
+		Traffic []struct {
+			Asked, Lost, Leaked int
+			Unlike              string
+		}
 	}
 	if err := json.Unmarshal(data, &result); err != nil {
 		t.Fatal(err)
 	}
 	if result.Passed != (end == nil) {
 		t.Errorf("passed: %v, and it ended with %v", result.Passed, end)
+	}
+	for _, one := range result.Traffic {
+		if one.Unlike != "" || one.Leaked > 0 {
+			t.Errorf("a connection between stand-ins: %+v", one)
+		}
+	}
+	if len(result.Traffic) == 0 {
+		t.Error("stand-ins opened no connections")
 	}
 	return result.Passed, result.Shown, said.String()
 }

@@ -1,0 +1,183 @@
+package rehearsal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+)
+
+// talker is a ready pod without a controller.
+func talker(name string) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
+			Status: corev1.ConditionTrue}}}}
+}
+
+// TestTalk: connections are compared with those before the change. What is lost or leaks is counted, and lasts when it
+// was so for Lasts or until the end; what may be otherwise, because pods come and go, is not counted.
+func TestTalk(t *testing.T) {
+	const minute = 60
+	gone := func(from, to int) func(int) bool { return func(i int) bool { return i >= from && i < to } }
+	never := gone(0, 0)
+	for name, c := range map[string]struct {
+		pair Pair
+		// before is what is seen before the change, and other says in which seconds of it something else is.
+		before bool
+		other  func(second int) bool
+		// away says when the pod at the other end is not ready.
+		away func(second int) bool
+		seconds,
+		lost, leaked, changed int
+		lasting             bool
+		unlike, trap, wrong string
+	}{
+		"allowed":         {before: true, other: never, away: never, seconds: minute},
+		"denied":          {pair: Pair{Denied: true, DeniedAfter: true}, other: never, away: never, seconds: minute},
+		"lost for a time": {before: true, other: gone(10, 20), away: never, seconds: minute, lost: 10},
+		"lost, more than is allowed": {before: true, other: gone(10, 35), away: never, seconds: minute, lost: 25,
+			wrong: "25 connections between stand-ins got no answer, and the change allows 20"},
+		"lost for long": {before: true, other: gone(10, 56), away: never, seconds: 2 * minute, lost: 46, lasting: true,
+			trap: "traffic", wrong: "that policies allow got no answer any more"},
+		"lost until the end": {before: true, other: gone(50, minute), away: never, seconds: minute, lost: 10,
+			lasting: true, trap: "traffic", wrong: "that policies allow got no answer any more"},
+		"leaks once": {pair: Pair{Denied: true, DeniedAfter: true}, other: gone(10, 11), away: never, seconds: minute,
+			leaked: 1, wrong: "it got through 1 time: "},
+		"will be denied": {pair: Pair{DeniedAfter: true}, before: true, other: gone(20, minute), away: never,
+			seconds: minute, changed: 40, lasting: true, trap: "policy"},
+		"will be allowed": {pair: Pair{Denied: true}, other: gone(20, minute), away: never,
+			seconds: minute, changed: 40, lasting: true, trap: "policy"},
+		"moves": {before: true, other: gone(20, 30), away: gone(20, 30), seconds: minute},
+		"moves, and is lost": {before: true, other: gone(20, minute), away: gone(20, 30), seconds: minute, lost: 25,
+			lasting: true, trap: "traffic", wrong: "that policies allow got no answer any more"},
+		"not as the policies say": {pair: Pair{Denied: true, DeniedAfter: true}, before: true, other: never,
+			away: never, seconds: minute, unlike: "policies deny it, and it got through before the change"},
+		"no answer": {before: false, other: never, away: never, seconds: minute,
+			unlike: "policies allow it, and it got no answer before the change"},
+	} {
+		c.pair.From, c.pair.To, c.pair.Service, c.pair.Port = "Pod shop/a", "Pod shop/b", "shop/b", 80
+		talk := (&Copy{Traffic: []Pair{c.pair}}).NewTalk(nil)
+		second := func(at int, sees, ready bool) {
+			other := talker("b")
+			if !ready {
+				other.Status.Conditions = nil
+			}
+			talk.Look(Seen{At: noon.Add(time.Duration(at) * time.Second), Pods: []corev1.Pod{talker("a"), other}})
+			talk.Answer(noon.Add(time.Duration(at)*time.Second), "a", 0, sees)
+		}
+		const first = 20
+		talk.Listen()
+		for i := range first {
+			second(i, c.before, true)
+			if heard := talk.Heard(); heard != (i >= 5+3+2) { // ready since the first look, and judged later
+				t.Errorf("%s: heard after %d s: %v", name, i, heard)
+			}
+		}
+		second(first, c.before, true)
+		second(first+1, c.before, true)
+		second(first+2, c.before, true)
+		second(first+3, c.before, true)
+		talk.Begin()
+		for i := range c.seconds {
+			second(first+4+i, c.before != c.other(i), !c.away(i))
+		}
+		for i := range 3 { // what is judged later
+			talk.Look(Seen{At: noon.Add(time.Duration(first+4+c.seconds+i) * time.Second),
+				Pods: []corev1.Pod{talker("a"), talker("b")}})
+		}
+		talk.End()
+		got := talk.Asked()[0]
+		if got.Lost != c.lost || got.Leaked != c.leaked || got.Changed != c.changed || got.Lasting != c.lasting ||
+			got.Unlike != c.unlike || (c.unlike == "") != (got.Asked > 40) {
+			t.Errorf("%s: %+v", name, got)
+		}
+		w := Watch{}
+		w.Heard(talk.Asked())
+		if shown := w.Shown(nil); len(shown) > 1 || (len(shown) == 1) != (c.trap != "") ||
+			len(shown) == 1 && (string(shown[0].Trap) != c.trap || shown[0].Object != "Pod shop/b") {
+			t.Errorf("%s: %v", name, shown)
+		}
+		if wrong := TalkWrong(talk.Asked(), 20); (wrong == "") != (c.wrong == "") || !strings.Contains(wrong, c.wrong) {
+			t.Errorf("%s: %q", name, wrong)
+		}
+	}
+}
+
+// TestTalkAway: while the API server is away, or another run has a fault, nothing is judged; then pods must be ready
+// for a while again.
+func TestTalkAway(t *testing.T) {
+	for name, pause := range map[string]func(*Talk){"away": func(*Talk) {}, "again": (*Talk).Again} {
+		talk := (&Copy{Traffic: []Pair{{From: "Pod shop/a", To: "Pod shop/b"}}}).NewTalk(nil)
+		both := []corev1.Pod{talker("a"), talker("b")}
+		at := 0
+		look := func(seconds int, through bool) {
+			for range seconds {
+				talk.Look(Seen{At: noon.Add(time.Duration(at) * time.Second), Pods: both})
+				talk.Answer(noon.Add(time.Duration(at)*time.Second), "a", 0, through)
+				at++
+			}
+		}
+		look(20, true)
+		talk.Begin()
+		if name == "away" {
+			at += 16
+		} else {
+			pause(talk)
+		}
+		look(4, false) // not yet
+		look(20, true)
+		if got := talk.Asked()[0]; got.Lost > 0 || got.Asked == 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		talk.Answer(noon, "a", 1, true) // no such connection
+		talk.Answer(noon, "a", -1, true)
+		look(20, true)
+	}
+}
+
+// TestAddress: the arguments of stand-ins get the addresses of Services; one without an address is not asked.
+func TestAddress(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "spec": map[string]any{
+		"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+			"args": []any{"stand-in", "--tcp=80", "--ask=0=@shop/a:80,2=@shop/none:80,3=@shop/six:443"}}}}}}}}
+	addresses := map[string]string{"shop/a": "10.96.0.7", "shop/none": "None", "shop/six": "fd00::7"}
+	of := func(service string) (string, error) { return addresses[service], nil }
+	for range 2 { // again changes nothing
+		if err := Address(object, of); err != nil {
+			t.Fatal(err)
+		}
+		var args []string
+		editArgs(object, func(all []string) []string { args = slices.Clone(all); return all })
+		if got := strings.Join(args, " "); got != "stand-in --tcp=80 --ask=0=10.96.0.7:80,3=[fd00::7]:443" {
+			t.Error(got)
+		}
+	}
+	broken := object.DeepCopy()
+	editArgs(broken, func([]string) []string { return []string{"--ask=0=@shop/a:80"} })
+	if err := Address(broken, func(string) (string, error) { return "", fmt.Errorf("gone") }); err == nil {
+		t.Error("an error is lost")
+	}
+}
+
+// TestPolicyTrapReported: a trap of a policy is reported by findings about policies of either end, and about those of
+// the whole cluster.
+func TestPolicyTrapReported(t *testing.T) {
+	trap := Asked{Pair: Pair{From: "Pod shop/a", To: "Pod store/b", DeniedAfter: true}, Lasting: true}
+	for namespace, reported := range map[string]bool{"shop": true, "store": true, "": true, "other": false} {
+		w := Watch{}
+		w.Heard([]Asked{trap})
+		shown := w.Shown([]finding.Finding{{ID: "policy/verdict-changes", Severity: finding.Block,
+			Subject: finding.Subject{Kind: "NetworkPolicy", Namespace: namespace, Name: "p"}}})
+		if len(shown) != 1 || (len(shown[0].Checks) == 1) != reported {
+			t.Errorf("%q: %+v", namespace, shown)
+		}
+	}
+}

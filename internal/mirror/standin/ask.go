@@ -1,0 +1,101 @@
+package standin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// askEvery is the time between two connections of one Ask, and askFor bounds one of them: the kernel sends a SYN
+	// again after a second, so that one lost packet is no lost connection.
+	askEvery, askFor = time.Second, 2 * time.Second
+	// askedWord begins a line about a connection.
+	askedWord = "asked"
+	// mostAsks bounds the connections of one stand-in.
+	mostAsks = 100
+)
+
+// Ask is a connection that a stand-in opens all the time.
+type Ask struct {
+	Number  int
+	Address netip.AddrPort
+}
+
+// Asks parses a list of connections, each NUMBER=ADDRESS:PORT; empty is none.
+func Asks(list string) (all []Ask, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		if text == "" {
+			continue
+		}
+		number, at, _ := strings.Cut(text, "=")
+		n, err := strconv.ParseUint(number, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("%q does not begin with a number", text)
+		}
+		to, err := netip.ParseAddrPort(at)
+		if err != nil || to.Port() == 0 || to.Addr().Zone() != "" {
+			return nil, fmt.Errorf("%q is not an address with a port", at)
+		}
+		all = append(all, Ask{int(n), to})
+	}
+	if len(all) > mostAsks {
+		return nil, fmt.Errorf("%d connections, and %d are allowed", len(all), mostAsks)
+	}
+	return all, nil
+}
+
+// Asking opens connections until the context ends, each once a second, closes them at once, and writes a line about
+// each (Answer).
+func Asking(ctx context.Context, asks []Ask, to io.Writer) {
+	var writing sync.Mutex
+	var all sync.WaitGroup
+	for _, one := range asks {
+		all.Go(func() {
+			tick := time.NewTicker(askEvery)
+			defer tick.Stop()
+			for {
+				through := connects(ctx, one.Address)
+				if ctx.Err() != nil {
+					return
+				}
+				writing.Lock()
+				fmt.Fprintf(to, "%s %d %t\n", askedWord, one.Number, through)
+				writing.Unlock()
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func connects(ctx context.Context, to netip.AddrPort) bool {
+	dialer := net.Dialer{Timeout: askFor}
+	connection, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return false
+	}
+	connection.Close() //nolint:errcheck // nothing was sent
+	return true
+}
+
+// Answer reads a line of a stand-in's output about a connection; others are not about any.
+func Answer(line string) (number int, through, ok bool) {
+	fields := strings.Fields(line)
+	if len(fields) != 3 || fields[0] != askedWord {
+		return 0, false, false
+	}
+	n, err := strconv.ParseUint(fields[1], 10, 16)
+	through, wrong := strconv.ParseBool(fields[2])
+	return int(n), through, err == nil && wrong == nil
+}
