@@ -458,6 +458,16 @@ func (l *Lossy) Lost() bool {
 	return slices.ContainsFunc(l.Parts, func(p LossyPart) bool { return len(p.Slots) > 0 })
 }
 
+// Sum is what each part sent and lost, by the names of the parts.
+func (l *Lossy) Sum() map[string]Counts {
+	sums := map[string]Counts{}
+	for _, part := range l.Parts {
+		sum := part.sum()
+		sums[part.Name] = Counts{Sent: sum.sent, Lost: sum.lost}
+	}
+	return sums
+}
+
 // sum is what the part sent and lost.
 func (p LossyPart) sum() nodeSum {
 	n := nodeSum{sent: p.Clean}

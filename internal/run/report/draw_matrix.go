@@ -186,7 +186,8 @@ func newSquare(m *Model, cell Cell, measured bool) square {
 	if !measured {
 		return square{}
 	}
-	s := square{Tone: m.lossTone(cell.Sent, cell.Lost, cell.Worst), Text: "0"}
+	tone := m.lossTone(cell.Sent, cell.Lost, cell.Worst, "node "+cell.Source.Node, "node "+cell.Target.Node)
+	s := square{Tone: tone, Text: "0"}
 	if cell.Worst > 0 {
 		s.Text = duration(cell.Worst)
 	}

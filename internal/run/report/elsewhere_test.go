@@ -212,6 +212,14 @@ func TestAcceptedTones(t *testing.T) {
 	lost := func(sent, lost int64, longest float64) engine.Verdict {
 		return engine.Verdict{Pass: true, Sent: sent, Lost: lost, LongestGapMillis: longest}
 	}
+	parts := func(v engine.Verdict, sent, lost int64) engine.Verdict {
+		v.Lossy = &loss.Lossy{}
+		for _, name := range []string{"class outside", "node a"} {
+			v.Lossy.Parts = append(v.Lossy.Parts, loss.LossyPart{Name: name, Clean: sent - 100,
+				Slots: [][2]int64{{100, lost}}})
+		}
+		return v
+	}
 	for name, test := range map[string]struct {
 		accepts, proven bool
 		before          engine.Verdict
@@ -223,6 +231,8 @@ func TestAcceptedTones(t *testing.T) {
 		"more, as long":         {true, true, lost(9000, 1, 30), "bad", "warn"},
 		"more, but elsewhere":   {true, true, lost(900, 9, 30), "warn", "warn"},
 		"a baseline that lacks": {true, true, lost(0, 0, 0), "bad", "bad"},
+		"more than its own":     {true, true, parts(lost(900, 9, 30), 9000, 4), "bad", "warn"},
+		"no more than its own":  {true, true, parts(lost(9000, 1, 30), 9000, 5), "warn", "warn"},
 	} {
 		after := engine.Verdict{Pass: true, Sent: 9000, Lost: 5, LongestGapMillis: 30}
 		if test.accepts {

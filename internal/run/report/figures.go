@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"slices"
+
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
 // figure is one large number under the verdict. Tone is "ok", "warn", "bad" or "none" for no data.
@@ -105,12 +107,39 @@ func (m *Model) gapTone(ms float64) string {
 }
 
 // lossTone is the tone of what a part of the network lost. Where losses are compared with the baseline, it is bad only
-// if more loss is proven, and the part lost a larger share than the network did in the baseline, or a longer gap.
-func (m *Model) lossTone(sent, lost int64, worst float64) string {
-	if before := m.accepted; m.compared && m.worse && lost*before.Sent > before.Lost*sent {
+// if more loss is proven, and the part lost a larger share than in the baseline, or a longer gap. of names what the
+// baseline counted of the part (loss.Contrast): of several names the one that lost most, of none the whole network.
+func (m *Model) lossTone(sent, lost int64, worst float64, of ...string) string {
+	if !m.compared || !m.worse {
+		return m.gapTone(worst)
+	}
+	before, found := loss.Counts{}, false
+	for _, name := range of {
+		one, known := m.acceptedOf[name]
+		if known && (!found || one.Lost*before.Sent > before.Lost*one.Sent) {
+			before, found = one, true
+		}
+	}
+	if !found {
+		before = loss.Counts{Sent: m.accepted.Sent, Lost: m.accepted.Lost}
+	}
+	if lost*before.Sent > before.Lost*sent {
 		return "bad"
 	}
 	return m.gapTone(worst)
+}
+
+// rowTone is the tone of a row of a table.
+func (m *Model) rowTone(row any) string {
+	switch row := row.(type) {
+	case Class:
+		return m.lossTone(row.Sent, row.Lost, row.Worst, "class "+row.Name)
+	case Node:
+		return m.lossTone(row.Sent, row.Lost, row.Worst, "node "+row.Name)
+	case Gate:
+		return m.lossTone(row.Sent, row.Lost, row.Worst)
+	}
+	return "bad"
 }
 
 func restartsFigure(m Model) figure {

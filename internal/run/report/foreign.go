@@ -24,6 +24,9 @@ func (v *Verdict) foreign(in Input, m *Model, all loss.Account) {
 	m.worse = proof == result.Lost || away
 	if r.Before != nil {
 		m.accepted = *r.Before
+		if r.Before.Lossy != nil {
+			m.acceptedOf = r.Before.Lossy.Sum()
+		}
 	}
 	if m.Run.Outcome == Done && proof == result.Unproven {
 		v.Missing = append(v.Missing, "The result is not proven: "+why+".")

@@ -89,16 +89,16 @@ func functions(m Model) template.FuncMap {
 			}
 			return clock(at)
 		},
-		"num":      func(n int) string { return number(int64(n)) },
-		"msOf":     func(ms int64) string { return duration(float64(ms)) },
-		"day":      func(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04:05 UTC") },
-		"micros":   func(us int64) string { return duration(float64(us) / 1000) },
-		"between":  func(from, to time.Time) string { return between(from, to) },
-		"gapTone":  m.gapTone,
-		"lossTone": m.lossTone,
+		"num":     func(n int) string { return number(int64(n)) },
+		"msOf":    func(ms int64) string { return duration(float64(ms)) },
+		"day":     func(at time.Time) string { return at.UTC().Format("2 January 2006, 15:04:05 UTC") },
+		"micros":  func(us int64) string { return duration(float64(us) / 1000) },
+		"between": func(from, to time.Time) string { return between(from, to) },
+		"gapTone": m.gapTone,
+		"rowTone": m.rowTone,
 		"gateTone": func(g Gate) string {
 			if m.compared {
-				return m.lossTone(g.Sent, g.Lost, g.Worst)
+				return m.rowTone(g)
 			}
 			return "bad"
 		},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
@@ -89,9 +90,11 @@ type Model struct {
 
 	history *history
 	// compared is true if losses are compared with those of a baseline that may lose probes (kind.Guard.LossyBefore).
-	// accepted is then what the baseline lost, and worse is true if it is proven that more was lost since.
+	// accepted is then what the baseline lost, acceptedOf the same by parts of the network (loss.Contrast), and worse
+	// is true if it is proven that more was lost since.
 	compared, worse bool
 	accepted        engine.Verdict
+	acceptedOf      map[string]loss.Counts
 }
 
 // Head is what is said above a report that is part of something else, such as of a rehearsal.

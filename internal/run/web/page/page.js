@@ -601,6 +601,7 @@
   function begin() {
     if (plan.user) { migration = plan.name; } // the next request is about this one, even if a later one begins
     drawWho();
+    $("striplegend").querySelector("i").className = plan.compared ? "warn" : "bad";
     set("name", "· " + plan.name);
     set("change", plan.waits ? "" : plan.from + " → " + plan.to + (plan.strategy ? " · " + plan.strategy : ""));
     if (notice) { $("said").className = "bad"; set("said", notice); notice = ""; }
