@@ -4,7 +4,7 @@
 # and a registry of images, which tests start for themselves. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
 # package would start daemons on this machine, and take the place of another BIRD. So are the name servers that
 # the tests of internal/mirror/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53; and chromium, in which
-# test/web looks at the live page, and prometheus, which the tests of internal/run/metrics run. Does nothing when all are there.
+# test/web looks at the live page, and prometheus, which tests of internal/ run, and beside labs those of lab/test. Does nothing when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
 	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15 docker-registry)

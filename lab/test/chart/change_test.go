@@ -11,11 +11,13 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/scraped"
 )
 
 // TestChange moves a cluster from flannel to Calico by the chart and a Change: the controller makes the plan, and makes
 // another one when the Change is edited. It runs the second one once kubectl has created the Approval of its hash. The
-// clients lose nothing, and no pod restarts. The cluster runs the oldest Kubernetes that the lab has.
+// clients lose nothing, and no pod restarts. A Prometheus scrapes the controller, and has the counts of the report. The
+// cluster runs the oldest Kubernetes that the lab has.
 func TestChange(t *testing.T) {
 	rigtest.Full(t, "a migration by the chart and a Change on an older Kubernetes, its plan made twice (5 minutes)")
 	versions := build.KubernetesVersions()
@@ -30,8 +32,10 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := c.pods()
-	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"},
-		values...)...)
+	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m",
+		"--set", "metrics.enabled=true"}, values...)...)
+	prometheus := scraped.StartWithin(t, c.kubectl("", "get", "pods", "-l", selector, "-o",
+		"jsonpath={.items[0].status.hostIP}")+":7112", rig.Lab, "exec", "--name", rig.Name, "--network", "--")
 
 	c.applyChange(30)
 	// there is no ConfigMap yet
@@ -77,6 +81,13 @@ func TestChange(t *testing.T) {
 		return c.changeSays(`{.status.conditions[?(@.type=="Planned")].reason}`) == "EditedTooLate"
 	})
 	watch.Ends(0)
+	report := filepath.Join(t.TempDir(), "report.json")
+	rigtest.Run(t, rig, "laptop", 0, nil, "report", migration, "-o", report)
+	prometheus.Agrees(report, false)
+	prometheus.Alerts(nil, "TheseusProbesLost", "TheseusLongGap") // gates tolerate losses here
+	prometheus.Panels(map[string]string{
+		"theseus_migrations_degraded": "the migration needed no person",
+	})
 
 	cost := rigtest.NothingLost(t, rig, 3*time.Minute, "after an adoption by a Change")
 	t.Logf("nothing lost of %d requests", cost.Sent())

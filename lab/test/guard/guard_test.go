@@ -16,6 +16,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/scraped"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
@@ -24,7 +25,10 @@ const bin = "../../../bin"
 
 // cut stops forwarding on a node for three seconds, and with it every packet of its pods. No network puts rules of its
 // own in front of this one in the table mangle.
-const cut = "iptables -w -t mangle -I FORWARD 1 -j DROP && sleep 3; " + mend
+const cut = drop + " && sleep 3; " + mend
+
+// drop stops it.
+const drop = "iptables -w -t mangle -I FORWARD 1 -j DROP"
 
 // shut is a node's firewall, which drops what is sent to the prober of the node's own network by UDP.
 const shut = "iptables -w -I INPUT 1 -p udp --dport 7101 -j DROP"
@@ -32,9 +36,11 @@ const shut = "iptables -w -I INPUT 1 -p udp --dport 7101 -j DROP"
 // mend lets a node forward again.
 const mend = "iptables -w -t mangle -D FORWARD -j DROP"
 
-// TestGuard: a harmless command is good; one that cuts off a node's pods for three seconds is a proven loss, which is
-// named, and so is one during which a signal of --slo fails. They leave nothing behind but the journal, and a user's
-// selectors match none of their pods. The firewall of a node shuts a port: that is told, and not waited for.
+// TestGuard: a harmless command is good; one that cuts off a node's pods until the way back of --on-loss restores them
+// is a proven loss, which is named, and so is one during which a signal of --slo fails. They leave nothing behind but
+// the journal, and a user's selectors match none of their pods. The firewall of a node shuts a port: that is told, and
+// not waited for. A Prometheus scrapes the guards: it has the counts of the reports, and raises the alerts of the
+// losses.
 func TestGuard(t *testing.T) {
 	rig := rigtest.New(t, bin, "gd", 2, "flannel")
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -45,33 +51,46 @@ func TestGuard(t *testing.T) {
 	if out, err := rig.OnNode(t.Context(), node, "sh", "-c", shut); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var more []string
-	guard := func(code int, texts []string, report string, command ...string) {
-		t.Helper()
-		args := slices.Concat([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval",
+	prometheus := scraped.Start(t)
+	args := func(report string, more []string, command ...string) []string {
+		return slices.Concat([]string{"guard", "--agent-image", scenario.AgentImage, "--probe-interval",
 			"60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "--watch-at-most", "1m",
-			"-o", report}, more, []string{"--"}, command)
-		rigtest.Run(t, rig, "here", code, texts, args...)
-		if len(more) == 0 {
-			nothingLeft(t, rig)
-		}
+			"--metrics", prometheus.Target, "-o", report}, more, []string{"--"}, command)
 	}
 	report := filepath.Join(rig.Dir, "harmless.html")
 	made := fmt.Sprintf("%d made, %[1]d reachable after ", 2*len(rig.NodeNames()))
-	guard(0, []string{"new pods before the change: " + made, "new pods after the change: " + made,
+	rigtest.Run(t, rig, "here", 0, []string{"new pods before the change: " + made, "new pods after the change: " + made,
 		"not measured: ", "drops UDP port 7101 of " + node + ": allow it", "good: the command succeeded",
-		"not covered: ", "the report is " + report}, report,
-		rig.Lab, "kubectl", "--name", rig.Name, "annotate", "namespace", "default", "guarded=true", "--overwrite")
+		"not covered: ", "the report is " + report}, args(report, nil,
+		rig.Lab, "kubectl", "--name", rig.Name, "annotate", "namespace", "default", "guarded=true", "--overwrite")...)
+	nothingLeft(t, rig)
 	rigtest.NothingLost(t, rig, time.Minute, "after the harmless command")
+	prometheus.Alerts(nil)
 
 	t.Cleanup(func() {
 		if out, err := rig.OnNode(context.Background(), node, "sh", "-c", mend+" 2>/dev/null || true"); err != nil {
 			t.Logf("%v: %s", err, out)
 		}
 	})
+	// The way back of --on-loss ends the cut; the command ends when the losses are in the metrics.
 	report = filepath.Join(rig.Dir, "cut.json")
-	guard(7, []string{"LOSS: ", "error: a loss is proven: ", "the worst: ", node + "/old"}, report,
-		rig.Lab, "node", "exec", "--name", rig.Name, node, "--", "sh", "-c", cut)
+	seen, onNode := filepath.Join(rig.Dir, "seen"), rig.Lab+" node exec --name "+rig.Name+" "+node+" -- "
+	prometheus.Anew()
+	guard := rigtest.Start(t, rig, "here", args(report, []string{"--on-loss", onNode + mend}, "sh", "-c",
+		onNode+drop+` && until [ -e "$0" ]; do sleep 0.2; done`, seen)...)
+	guard.Until("the command of --on-loss has ended")
+	prometheus.Settled()
+	if err := os.WriteFile(seen, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guard.Ends(7, "LOSS: ", "running the command of --on-loss", "error: a loss is proven: ", "the worst: ", node+"/old")
+	nothingLeft(t, rig)
+	prometheus.Agrees(report, true)
+	prometheus.Alerts([]string{"TheseusProbesLost", "TheseusLongGap"})
+	prometheus.Panels(map[string]string{
+		"theseus_tasks_total":         "a guard has no tasks of agents",
+		"theseus_migrations_degraded": "the controller alone knows conditions of migrations",
+	})
 	var got struct {
 		Change  struct{ Strategy string }
 		Classes []struct {
@@ -110,10 +129,10 @@ func TestGuard(t *testing.T) {
 	}))
 	defer service.Close()
 	// Meanwhile the cluster has objects of a user with selectors that would match the probes if they shared labels.
-	more = []string{"--slo", service.URL, "--sample-policies", "4"}
 	ignoresSelectors(t, rig, func() {
-		guard(7, []string{service.URL, "HTTP status 503"}, filepath.Join(rig.Dir, "signal.html"),
-			"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)
+		rigtest.Run(t, rig, "here", 7, []string{service.URL, "HTTP status 503"},
+			args(filepath.Join(rig.Dir, "signal.html"), []string{"--slo", service.URL, "--sample-policies", "4"},
+				"sh", "-c", `touch "$0"; sleep 8; rm "$0"`, down)...)
 	})
 	nothingLeft(t, rig)
 }

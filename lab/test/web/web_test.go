@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/scraped"
 )
 
 // bin holds the built programs: `make build` makes them, and these tests are of no other.
@@ -25,7 +26,8 @@ const soon = 30 * time.Second
 
 // TestPageFollows: a person follows the rollout of another data plane on the page, from its first step to its end. In
 // the next rollout, one node's link loses packets: the page shows it within seconds, and where, and then the gate that
-// fails, and the rollback.
+// fails, and the rollback. A Prometheus scrapes both: it has the counts of the reports, and raises the alert of the
+// losses.
 func TestPageFollows(t *testing.T) {
 	rigtest.Full(t, "two rollouts, followed on the live page in chromium")
 	rig := rigtest.New(t, bin, "pf", 2, "calico")
@@ -33,19 +35,22 @@ func TestPageFollows(t *testing.T) {
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	toTheEnd(t, rig)
-	lossy(t, rig)
+	prometheus := scraped.Start(t)
+	toTheEnd(t, rig, prometheus)
+	prometheus.Anew()
+	lossy(t, rig, prometheus)
 }
 
 // begin plans and applies a change, one node first, and opens the page.
-func begin(t *testing.T, rig *scenario.Rig, name string, args ...string) (change, web *rigtest.Process, page *reader) {
+func begin(t *testing.T, rig *scenario.Rig, prometheus *scraped.Prometheus, name string,
+	args ...string) (change, web *rigtest.Process, page *reader) {
 	t.Helper()
 	plan := filepath.Join(rig.Dir, name+".yaml")
 	if _, err := rig.Run(t.Context(), append(args, "--waves", "1,0", "--agent-image", scenario.AgentImage,
 		"--probe-interval", "60ms", "--accept", scenario.FelixAlone, "-o", plan)...); err != nil {
 		t.Fatal(err)
 	}
-	change = rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+	change = rigtest.Start(t, rig, "here", "apply", plan, "--yes", "--metrics", prometheus.Target)
 	change.Until("Install Theseus' agent on every node") // there is a journal
 	web = rigtest.Start(t, rig, "onlooker", "web")
 	web.Until("open this address")
@@ -53,8 +58,8 @@ func begin(t *testing.T, rig *scenario.Rig, name string, args ...string) (change
 }
 
 // toTheEnd follows a change that loses nothing.
-func toTheEnd(t *testing.T, rig *scenario.Rig) {
-	change, web, page := begin(t, rig, "there", "plan", "--dataplane", "nftables", "--bake", "10s")
+func toTheEnd(t *testing.T, rig *scenario.Rig, prometheus *scraped.Prometheus) {
+	change, web, page := begin(t, rig, prometheus, "there", "plan", "--dataplane", "nftables", "--bake", "10s")
 	first, second := rig.NodeNames()[0], rig.NodeNames()[1]
 	page.until("a run with all nodes to do", limit, func(v view) bool {
 		return strings.Contains(v.Summary, "running") && v.Cells[first] == "to do" && v.Cells[second] == "to do" &&
@@ -84,10 +89,16 @@ func toTheEnd(t *testing.T, rig *scenario.Rig) {
 		t.Fatal(err)
 	}
 	end := "The run has ended; nothing was lost"
+	var perhaps []string
 	if report.Totals.Lost > 0 { // by the probes of a busy machine: the page must not hide it
 		t.Logf("the report has %d lost probes", report.Totals.Lost)
-		end = "The run has ended; there were losses"
+		end, perhaps = "The run has ended; there were losses", []string{"TheseusProbesLost", "TheseusLongGap"}
 	}
+	prometheus.Agrees(file, report.Totals.Lost == 0)
+	prometheus.Alerts(nil, perhaps...)
+	prometheus.Panels(map[string]string{
+		"theseus_migrations_degraded": "the controller alone knows conditions of migrations",
+	})
 	page.until("the end", limit, func(v view) bool {
 		return strings.Contains(v.Summary, "done") && v.Headline == end
 	})
@@ -97,9 +108,9 @@ func toTheEnd(t *testing.T, rig *scenario.Rig) {
 }
 
 // lossy follows a change during which the link of the first node loses packets.
-func lossy(t *testing.T, rig *scenario.Rig) {
+func lossy(t *testing.T, rig *scenario.Rig, prometheus *scraped.Prometheus) {
 	node := rig.NodeNames()[0]
-	change, web, page := begin(t, rig, "back", "flags", "rollout", "nftablesMode=Disabled", "--bake", "30s",
+	change, web, page := begin(t, rig, prometheus, "back", "flags", "rollout", "nftablesMode=Disabled", "--bake", "30s",
 		"--max-gap", "5s")
 	page.until(node+" watched on the way back", limit, func(v view) bool {
 		return v.Cells[node] == "watched" && strings.HasPrefix(v.Headline, "Nothing is being lost")
@@ -141,4 +152,16 @@ func lossy(t *testing.T, rig *scenario.Rig) {
 	})
 	change.Ends(4, "stop, because of "+node, undone, "error: rolled-back: the gate of step ")
 	web.Kill()
+	file := filepath.Join(rig.Dir, "lossy.json")
+	if _, err := rig.Run(t.Context(), "report", "-o", file); err != nil {
+		t.Fatal(err)
+	}
+	prometheus.Agrees(file, false)
+	prometheus.Alerts([]string{"TheseusProbesLost"}, "TheseusLongGap")
+	for _, query := range []string{`theseus_gate_duration_seconds_count{result="failed"}`,
+		`theseus_step_duration_seconds_count{result="undone"}`} {
+		if len(prometheus.Ask("max_over_time("+query+"[10m]) > 0")) != 1 {
+			t.Errorf("%s was 0 during the rollback", query)
+		}
+	}
 }
