@@ -74,11 +74,12 @@ packages-of-lab := ./internal/... ./cmd/...
 flags-of-test/chart := -count 1
 flags-of-test/health := -count 1
 flags-of-test/flagd := -v
+before-test/web := THESEUS_AXE="$$(./axe.sh)" && export THESEUS_AXE &&
 
 .PHONY: $(modules:%=unit-in-%)
 $(modules:%=unit-in-%): unit-in-%:
 	@echo "== unit tests in $*"
-	cd $* && go vet ./... && go test -timeout 10m $(flags-of-$*) $(or $(packages-of-$*),./...)
+	cd $* && go vet ./... && $(before-$*) go test -timeout 10m $(flags-of-$*) $(or $(packages-of-$*),./...)
 
 unit: ## the tests that need no cluster
 	@echo "== unit tests"
@@ -87,7 +88,7 @@ unit: ## the tests that need no cluster
 	go test -v -run '^(TestOutrun|TestAdoptWeave)$$' ./internal/node
 	go test -v -run '^TestInCluster$$' ./internal/change/plan
 	$(MAKE) --no-print-directory -j 3 --output-sync=target $(modules:%=unit-in-%)
-	@[ -n "$${THESEUS_AXE:-}" ] || echo "== NOT TESTED without THESEUS_AXE=axe.min.js (npm pack axe-core): the rules of axe-core on the live page"
+	@test/web/axe.sh --kept >/dev/null
 	@[ -n "$${THESEUS_GAPS:-}" ] || echo "== NOT MEASURED without THESEUS_GAPS=20: gaps of pods that are moved there and back"
 ifeq ($(THESEUS_FULL),1)
 	$(MAKE) judge
@@ -142,7 +143,7 @@ else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption to its end with pods that are parked, taken back from its end, harmed, and from a bridge, recreation that is killed ten times, and taken back,"
 	@echo "   policy verdicts against a real Calico, the certificates of a real cert-manager, rollouts of Calico's flags, in its configuration and in the environment, of its data planes, and of Cilium's flags, the outage of Pi-Day 2023, labels of BGP that go in the middle, a BIRD that hangs, route reflectors,"
 	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, from Calico to flannel and from flannel to Cilium, there and back, agents that do not start, second and unknown networks, nodes with other folders of CNI files, labs on Cilium, alone and next to flannel (its build takes fifteen minutes of CPU time), on Weave Net and on a plain bridge, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, a plan that is handed over to the controller, whose chart is upgraded, whose node loses power, whose uninstall is refused, whose cluster is frozen and whose Service of the API server is cut off meanwhile, whose chart is upgraded to a controller that cannot read the journal, agents that start without that Service, plans for 5,000 nodes in a real API server,"
-	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster, one that is divided into windows, a benchmark of a network, a guard whose new pods get no network, one without a command, guards of a change of kube-proxy, of a reboot, of a swap and an upgrade by hand, and on an unknown network, a comparison of networks,"
+	@echo "   a Change that is edited before and during its run, a node of a swarm that loses packets, a change that is rehearsed on a copy of a cluster, one that is divided into windows, a benchmark of a network, a Prometheus that scrapes the controller or a rollout, a guard whose new pods get no network, one without a command, guards of a change of kube-proxy, of a reboot, of a swap and an upgrade by hand, and on an unknown network, a comparison of networks,"
 	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"
 endif
 ifeq ($(THESEUS_FULL),1)
