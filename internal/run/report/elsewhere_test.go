@@ -255,14 +255,19 @@ func TestAcceptedTones(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, paths, _ := strings.Cut(string(page), `<section id="paths">`)
-		_, moments, _ := strings.Cut(string(page), `<section id="moments">`)
+		section := func(id string) string {
+			_, text, _ := strings.Cut(string(page), `<section id="`+id+`">`)
+			text, _, _ = strings.Cut(text, "</section>")
+			return text
+		}
+		paths, row := section("paths"), `<td class="n `+test.cell+`" data-v="5">5</td>`
 		pill := `<span class="pill warn">gap</span>`
 		if test.proven {
 			pill = `<span class="pill bad">gap</span>`
 		}
 		if !strings.Contains(paths, `<td class="`+test.cell+`" title="`) ||
-			!strings.Contains(paths, `<td class="n `+test.cell+`" data-v="5">5</td>`) || !strings.Contains(moments, pill) {
+			!strings.Contains(paths, row) || !strings.Contains(section("nodes"), row) ||
+			!strings.Contains(section("moments"), pill) {
 			t.Errorf("%s: the page has other colours", name)
 		}
 	}
