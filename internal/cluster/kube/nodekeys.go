@@ -35,7 +35,7 @@ func (a *Actor) nodeVerb(ctx context.Context, id string, do step.Node) (json.Raw
 	}
 	do.Args = jsonOf(host)
 	answer, err := a.runTask(ctx, id, do)
-	if err != nil {
+	if err != nil || answer == nil { // the node is gone
 		return nil, err
 	}
 	var inventory step.Inventory

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +33,12 @@ func (a *Actor) observeRestart(ctx context.Context, do step.Restart,
 	if err != nil {
 		return engine.Observation{}, err
 	}
-	now, err := a.outdated(ctx, do, before)
+	now, err := a.outdated(ctx, do, before, a.Clock.Now())
+	if err == nil && len(now.all) == 0 {
+		if node, err := a.node(ctx, do.NodeName); err != nil || node == nil {
+			return nodeGone(), err
+		}
+	}
 	if err != nil || !do.Always {
 		return engine.Observation{Done: now.missing == "" && err == nil}, err
 	}
@@ -61,12 +68,16 @@ func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessa
 	if first {
 		return fmt.Errorf("the journal does not record which pod of %s was on %s before", do.Ref, do.NodeName)
 	}
-	said := ""
+	said, begun := "", a.Clock.Now()
 	var nudged *corev1.Pod
 	bearing, leave := a.patient(string(jsonOf(do)), patience{})
 	defer func() { leave(err) }()
 	for waited := 0; ; waited++ {
-		now, err := a.outdated(ctx, do, before)
+		since := a.Clock.Now().Add(-poll)
+		if since.Before(begun) {
+			since = begun
+		}
+		now, err := a.outdated(ctx, do, before, since)
 		if err != nil {
 			return err
 		}
@@ -153,8 +164,10 @@ type rollout struct {
 	missing string
 }
 
-func (a *Actor) outdated(ctx context.Context, do step.Restart, before []types.UID) (rollout, error) {
-	set, err := a.Typed.AppsV1().DaemonSets(do.Ref.Namespace).Get(ctx, do.Ref.Name, metav1.GetOptions{})
+// outdated looks at a node's rollout. The DaemonSet and its newest revision may have been read by another restart, but
+// not before since.
+func (a *Actor) outdated(ctx context.Context, do step.Restart, before []types.UID, since time.Time) (rollout, error) {
+	set, revision, err := a.sets.read(ctx, a, do.Ref, since)
 	if err != nil {
 		return rollout{}, err
 	}
@@ -167,10 +180,9 @@ func (a *Actor) outdated(ctx context.Context, do step.Restart, before []types.UI
 	for _, pod := range pods {
 		now.all = append(now.all, pod.UID)
 	}
-	revision, err := a.newestRevision(ctx, set)
-	if err != nil || revision == "" {
+	if revision == "" {
 		return rollout{all: now.all, missing: "the controller of " + do.Ref.String() +
-			" has not observed it yet"}, err
+			" has not observed it yet"}, nil
 	}
 	for _, pod := range pods {
 		switch {
@@ -189,6 +201,51 @@ func (a *Actor) outdated(ctx context.Context, do step.Restart, before []types.UI
 		}
 	}
 	return now, nil
+}
+
+// sets are DaemonSets with their newest revisions. Restarts of many nodes look at the same one many times a second.
+// The zero value is ready to use.
+type sets struct {
+	lock  sync.Mutex
+	known map[step.Ref]*sharedSet
+}
+
+// sharedSet is what was read last, from at on.
+type sharedSet struct {
+	lock     sync.Mutex
+	at       time.Time
+	set      *appsv1.DaemonSet
+	revision string
+}
+
+// read returns a DaemonSet and the hash of its newest revision, as they were at since or later.
+func (s *sets) read(ctx context.Context, a *Actor, ref step.Ref, since time.Time) (*appsv1.DaemonSet, string, error) {
+	s.lock.Lock()
+	if s.known == nil {
+		s.known = map[step.Ref]*sharedSet{}
+	}
+	one := s.known[ref]
+	if one == nil {
+		one = &sharedSet{}
+		s.known[ref] = one
+	}
+	s.lock.Unlock()
+	one.lock.Lock()
+	defer one.lock.Unlock()
+	if one.set != nil && !one.at.Before(since) {
+		return one.set, one.revision, nil
+	}
+	at := a.Clock.Now()
+	set, err := a.Typed.AppsV1().DaemonSets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	revision, err := a.newestRevision(ctx, set)
+	if err != nil {
+		return nil, "", err
+	}
+	one.at, one.set, one.revision = at, set, revision
+	return set, revision, nil
 }
 
 // newestRevision is the hash of a DaemonSet's current template; empty while the controller has not observed it.

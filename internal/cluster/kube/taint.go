@@ -15,9 +15,12 @@ import (
 func sameTaint(a, b corev1.Taint) bool { return a.Key == b.Key && a.Effect == b.Effect }
 
 func (a *Actor) observeTaint(ctx context.Context, action step.Action) (engine.Observation, error) {
-	node, err := a.Typed.CoreV1().Nodes().Get(ctx, action.Node(), metav1.GetOptions{})
+	node, err := a.node(ctx, action.Node())
 	if err != nil {
 		return engine.Observation{}, err
+	}
+	if node == nil {
+		return nodeGone(), nil
 	}
 	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, action.Taint()) })
 	back := step.Action{Do: step.Untaint{NodeName: action.Node(), Taint: action.Taint()},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,17 +91,56 @@ func sameSet(a, b []corev1.Taint) bool {
 
 // A node that died permanently and was removed does not keep a migration from being taken back.
 func TestNodeThatWasRemoved(t *testing.T) {
-	ref := &step.Ref{APIVersion: "v1", Kind: "Node", Name: "a"}
-	w := newWorld(t, nil)
+	set, revision, of := daemonSet()
+	w := newWorld(t, []runtime.Object{set, revision(1, "new"), of("b", "new")})
 	for _, action := range []step.Action{
-		joins,
 		{Do: step.Untaint{NodeName: "a", Taint: corev1.Taint{Key: "k"}}},
-		{Do: step.Patch{Ref: *ref, Merge: []byte(`{"metadata":{"labels":{"x":null}}}`)}},
+		{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: "a"},
+			Merge: []byte(`{"metadata":{"labels":{"x":null}}}`)}},
+		restartOnA,
 	} {
 		if seen := w.see(action); !seen.Done || seen.Inverse != nil {
 			t.Errorf("%s: %+v", action.Op(), seen)
 		}
 	}
+	for name, verb := range map[string]string{"any verb": step.VerbJoin, "a residue": step.VerbInventory} {
+		action := joins
+		action.ID = name
+		do := action.Do.(step.Node)
+		do.Verb, do.Args = verb, []byte(`{"annotations":["x"]}`)
+		action.Do = do
+		if answer, err := w.do(action); err != nil || answer != nil {
+			t.Errorf("%s: %s, %v", name, answer, err)
+		}
+		if n := w.tasksLeft(); n != 0 {
+			t.Errorf("%s: %d tasks are left for a node that gets the name later", name, n)
+		}
+	}
+}
+
+// TestNodeRemovedWhileItsAgentWorks: what the agent has done of a task is not known, so it has failed. A later try, by
+// whichever process, finds that there is nothing left to do.
+func TestNodeRemovedWhileItsAgentWorks(t *testing.T) {
+	w := newWorld(t, nil)
+	w.answer(slices.Repeat([]map[string]any{{"phase": "Running"}}, 1000)...)
+	_, err := w.do(joins)
+	wantError(t, err, "no answer from the agent of a: node a is not in the cluster any more")
+	if answer, err := w.do(joins); err != nil || answer != nil {
+		t.Errorf("the later try: %s, %v", answer, err)
+	}
+}
+
+func (w *world) tasksLeft() int {
+	w.t.Helper()
+	tasks, err := w.tasks()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all, err := tasks.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return len(all.Items)
 }
 
 // On a busy cluster others write the same object again and again.

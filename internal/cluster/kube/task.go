@@ -31,7 +31,8 @@ func (a *Actor) tasks() (dynamic.ResourceInterface, error) {
 	return a.resource(v1alpha1.APIVersion, "NodeTask", v1alpha1.Namespace)
 }
 
-// observeTask never reports a verb as done: the agent itself observes first, and verbs are idempotent.
+// observeTask never reports a verb as done: the agent itself observes first, and verbs are idempotent. It does not ask
+// for the node, either: runTask finds out if that is gone.
 func (a *Actor) observeTask(_ context.Context, id string, do step.Node) (engine.Observation, error) {
 	return engine.Observation{Inverse: inverseOf(id, do)}, nil
 }
@@ -48,7 +49,8 @@ func inverseOf(id string, do step.Node) *step.Action {
 
 // runTask creates a task for a node's agent and waits for the answer. It replaces a finished task, and a task of an
 // older epoch that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun, no
-// matter which process created it.
+// matter which process created it. If the node was removed from the cluster, there is nothing left to do, and no
+// answer.
 func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawMessage, error) {
 	client, err := a.tasks()
 	if err != nil {
@@ -59,6 +61,9 @@ func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawM
 	defer done()
 	task, err := a.createTask(ctx, client, name, do)
 	if apierrors.IsAlreadyExists(err) {
+		if node, err := a.node(ctx, do.NodeName); err != nil || node == nil {
+			return nil, err
+		}
 		task, err = a.readTask(ctx, client, name)
 		if err == nil && (task == nil || task.Status.Phase != v1alpha1.TaskRunning &&
 			(task.Status.Phase != "" || task.Spec.Epoch < a.Epoch)) {
@@ -117,7 +122,7 @@ func (t taskFailed) Error() string { return fmt.Sprintf("the agent of %s says: %
 func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, task v1alpha1.NodeTask,
 	news <-chan *v1alpha1.NodeTask) (json.RawMessage, error) {
 	name, node := task.Name, task.Spec.Node
-	bearing := patience{looked: a.Clock.Now()} // Observe has just found the node
+	bearing := patience{looked: a.Clock.Now()} // most agents answer before the first look at their node
 	for {
 		switch task.Status.Phase {
 		case v1alpha1.TaskDone:
@@ -126,9 +131,19 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		case v1alpha1.TaskFailed:
 			return task.Status.Result, taskFailed{node, task.Status.Message}
 		}
-		err := a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
+		gone := false
+		err := a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+			found, err := a.node(ctx, node)
+			if gone = err == nil && found == nil && task.Status.Phase == ""; gone {
+				return trouble{}, nil
+			}
+			return lasting(a.down(ctx, node))
+		})
 		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
+		}
+		if gone {
+			return nil, withdraw(ctx, client, &task)
 		}
 		latest, err := a.brought(ctx, news, &task)
 		if err != nil {
@@ -145,6 +160,16 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		}
 		task = *latest
 	}
+}
+
+// withdraw deletes a task of a node that is gone: a node that gets its name later must not begin it.
+func withdraw(ctx context.Context, client dynamic.ResourceInterface, task *v1alpha1.NodeTask) error {
+	err := client.Delete(ctx, task.Name,
+		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(task.UID))})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // brought waits for what the watch brings of a task, stuckEvery at most, or until it is time to read the task, if the

@@ -54,7 +54,7 @@ var joins = step.Action{ID: "j", Do: step.Node{NodeName: "a", Verb: step.VerbJoi
 	Args: json.RawMessage(`{"old":["10.244.0.0/16"]}`)}}
 
 func TestTask(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	asked := w.answer(map[string]any{"phase": "Running"},
 		map[string]any{"phase": "Failed", "message": "no iptables here", "result": map[string]any{"n": int64(2)}},
 		map[string]any{"phase": "Done", "result": map[string]any{"n": int64(3)}})
@@ -79,7 +79,7 @@ func TestTask(t *testing.T) {
 }
 
 func TestTaskOfAnEarlierRun(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	// The run that made the task ended while the agent worked.
 	ctx := w.end(1)
 	_, err := w.Do(ctx, joins, nil)
@@ -107,7 +107,7 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 			[]map[string]any{{"phase": "Failed", "message": "outdated"}, done}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 			w.Epoch = 1
 			if _, err := w.Do(w.end(1), joins, nil); err == nil {
 				t.Fatal("the first holder has an answer")
@@ -134,7 +134,7 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 }
 
 func TestTaskDeletedInFlight(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	w.slept = func(int) {
 		list, _ := w.tasks()
 		name := w.taskName(joins.ID, joins.Verb())
@@ -147,7 +147,7 @@ func TestTaskDeletedInFlight(t *testing.T) {
 }
 
 func TestTaskNames(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	other := joins
 	other.ID = "k"
 	name := w.taskName(joins.ID, joins.Verb())

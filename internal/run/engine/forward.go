@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -107,10 +108,16 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 
 // missing says which condition does not hold, and why; "" when all hold.
 func (m *machine) missing(ctx context.Context, conditions []step.Condition) (string, error) {
-	for _, condition := range conditions {
+	asked := m.holdTogether(ctx, conditions)
+	for i, condition := range conditions {
 		var holds bool
 		var why string
 		err := m.patiently(ctx, "checking a condition", func(ctx context.Context) (err error) {
+			if i < len(asked) && asked[i] != nil {
+				holds, why, err = asked[i].holds, asked[i].why, asked[i].err
+				asked[i] = nil
+				return err
+			}
 			holds, why, err = m.deps.Actor.Holds(ctx, condition)
 			return err
 		})
@@ -125,6 +132,43 @@ func (m *machine) missing(ctx context.Context, conditions []step.Condition) (str
 		}
 	}
 	return "", nil
+}
+
+// answer is what the actor says about a condition.
+type answer struct {
+	holds bool
+	why   string
+	err   error
+}
+
+// holdTogether asks about several conditions at a time: a step of many nodes has some for each. It does not ask about
+// those that it would begin after one that does not hold, nor twice about the same. Nil if conditions are asked one
+// after another.
+func (m *machine) holdTogether(ctx context.Context, conditions []step.Condition) []*answer {
+	if m.deps.Together == nil || len(conditions) < 2 {
+		return nil
+	}
+	answers, calls, missing := make([]*answer, len(conditions)), []func(){}, atomic.Bool{}
+	seen := map[string]bool{}
+	for i, condition := range conditions {
+		key, err := json.Marshal(condition)
+		if err != nil || seen[string(key)] {
+			continue
+		}
+		seen[string(key)] = true
+		calls = append(calls, func() {
+			if missing.Load() || ctx.Err() != nil {
+				return
+			}
+			var a answer
+			if a.holds, a.why, a.err = m.deps.Actor.Holds(ctx, condition); !a.holds || a.err != nil {
+				missing.Store(true)
+			}
+			answers[i] = &a
+		})
+	}
+	m.together(calls)
+	return answers
 }
 
 // carryOut does the actions of a step, or of its undo, that are not settled yet, in their order. Actions that are

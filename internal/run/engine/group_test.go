@@ -108,3 +108,75 @@ func TestOutageInGroupLasts(t *testing.T) {
 		t.Fatalf("resumed: %+v, %v", outcome, err)
 	}
 }
+
+// conditionsOfMany is a run whose step waits for three objects, of which c does not exist; one condition is there
+// twice.
+func conditionsOfMany(t *testing.T) (b *bench, sizes *[]int) {
+	t.Helper()
+	var before []step.Condition
+	for _, name := range []string{"a", "b", "a", "c"} {
+		before = append(before, step.Condition{Is: step.Established{Ref: configMapRef(name)}})
+	}
+	b = newBench(&plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{{ID: "s", Before: before,
+		Actions: []step.Action{node("join", "n", step.VerbJoin)}, Gate: gate("joined")}}}, newWorld())
+	for _, name := range []string{"a", "b"} {
+		b.world.objects[configMapRef(name).String()] = map[string]any{}
+	}
+	sizes = &[]int{}
+	b.together = func(calls []func()) {
+		*sizes = append(*sizes, len(calls))
+		for _, call := range calls {
+			call()
+		}
+	}
+	return b, sizes
+}
+
+func configMapRef(name string) step.Ref {
+	return step.Ref{APIVersion: "v1", Kind: "ConfigMap", Name: name}
+}
+
+// TestConditionsTogether: conditions are looked at together, each once; one that does not hold is waited for, and an
+// outage is tried again.
+func TestConditionsTogether(t *testing.T) {
+	b, sizes := conditionsOfMany(t)
+	looked := 0
+	b.hook(func(point string) error {
+		if point != "looking at established" {
+			return nil
+		}
+		if looked++; looked == 2 {
+			return engine.ErrUnavailable
+		}
+		if looked == 12 {
+			b.world.objects[configMapRef("c").String()] = map[string]any{}
+		}
+		return nil
+	})
+	outcome, err := b.run(t.Context())
+	if err != nil || outcome.End != engine.EndDone {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	if len(*sizes) < 2 || slices.Max(*sizes) != 3 || slices.Min(*sizes) != 3 || looked < 12 {
+		t.Errorf("looked together: %v, %d looks", *sizes, looked)
+	}
+}
+
+// TestConditionFailsTogether: what a look at one of several conditions finds, such as a pod that never starts, ends the
+// run. It is not looked for again, as it may be found only from time to time.
+func TestConditionFailsTogether(t *testing.T) {
+	b, _ := conditionsOfMany(t)
+	looked := 0
+	b.hook(func(point string) error {
+		if point == "looking at established" {
+			if looked++; looked == 2 {
+				return errBroken
+			}
+		}
+		return nil
+	})
+	outcome, err := b.run(t.Context())
+	if err == nil && outcome.End == engine.EndDone || looked != 2 {
+		t.Errorf("%+v, %v, %d looks", outcome, err, looked)
+	}
+}

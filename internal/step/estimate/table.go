@@ -12,18 +12,28 @@ import (
 // cost is what a part takes: Once, and More for each action or pod beyond the first.
 type cost struct{ once, more time.Duration }
 
-// usual is the cost of what the table does not name. Every action asks the API server for some things, and a run asks
-// for 100 a second at most.
-var usual = cost{400 * time.Millisecond, 40 * time.Millisecond}
+// What one more action asks of the API server, where the part is not held up by anything else: TestRequests of
+// internal/cluster/kube counts it.
+const (
+	RequestsOfVerb  = 1 // POST of the task; its answer comes by a watch
+	RequestsOfWrite = 2 // GET of the object, and the write
+)
+
+// usual is the cost of what the table does not name.
+var usual = cost{400 * time.Millisecond, RequestsOfWrite * perRequest}
+
+// waiting is the most that one more action takes beyond a crowd, where it waits for something: it asks for that several
+// times.
+const waiting = 40 * time.Millisecond
 
 // table has what parts took in the lab (testdata/runs.json, and TestRuns compares): all nodes on one machine of two
 // processors, that clients kept busy. The time of hooks depends on the user's cloud, and was not measured.
 var table = map[string]cost{
-	"apply":   {100 * time.Millisecond, 40 * time.Millisecond},
-	"patch":   {150 * time.Millisecond, 40 * time.Millisecond},
-	"delete":  {150 * time.Millisecond, 40 * time.Millisecond},
-	"taint":   {150 * time.Millisecond, 40 * time.Millisecond},
-	"untaint": {150 * time.Millisecond, 40 * time.Millisecond},
+	"apply":   {100 * time.Millisecond, RequestsOfWrite * perRequest},
+	"patch":   {150 * time.Millisecond, RequestsOfWrite * perRequest},
+	"delete":  {150 * time.Millisecond, waiting},
+	"taint":   {150 * time.Millisecond, waiting},
+	"untaint": {150 * time.Millisecond, waiting},
 
 	"delete/runs": {1500 * time.Millisecond, 300 * time.Millisecond}, // until the pods have ended
 	"restart":     {8 * time.Second, time.Second},
@@ -74,7 +84,7 @@ func (p Part) Takes() time.Duration {
 	}
 	more := max(p.N-1, 0)
 	crowded := min(more, crowd)
-	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, usual.more)
+	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, waiting)
 }
 
 // waits is how long a gate waits for reports: for two of every node, or, of nodes that it tells to report at once, for
@@ -90,7 +100,7 @@ func (p Part) waits() time.Duration {
 }
 
 // perRequest is the time between two requests of a run to the API server.
-const perRequest = 10 * time.Millisecond
+const perRequest = time.Second / 100
 
 // ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long
 // they may take says nothing of how long they do.

@@ -1,0 +1,125 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/step/estimate"
+)
+
+// requests counts all requests since the last call.
+func (w *world) requests() int {
+	n := len(w.typed.Actions()) + len(w.dynamic.Actions())
+	w.typed.ClearActions()
+	w.dynamic.ClearActions()
+	return n
+}
+
+// TestRequests: what an action on one more node asks of the API server is what estimates count with.
+func TestRequests(t *testing.T) {
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")}, configMap)
+	events := watch.NewFake()
+	w.answers.begin = func(string) (watch.Interface, error) { return events, nil }
+	w.answers.from("1") // as after the first task of a run
+	agent := func() {
+		events.Modify(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "theseus.dev/v1alpha1",
+			"kind": "NodeTask", "metadata": map[string]any{"name": w.taskName(joins.ID, joins.Verb())},
+			"status": map[string]any{"phase": "Done"}}})
+	}
+	added := parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: ns}}`)
+	for _, test := range []struct {
+		name   string
+		action step.Action
+		want   int
+		agent  func()
+	}{
+		{"node", joins, estimate.RequestsOfVerb, agent},
+		{"patch", step.Action{ID: "p", Do: step.Patch{Ref: configRef, Merge: []byte(`{"data":{"x":"9"}}`)}},
+			estimate.RequestsOfWrite, func() {}},
+		{"apply", step.Action{ID: "a", Do: step.Apply{Object: added}}, estimate.RequestsOfWrite, func() {}},
+		{"delete", step.Action{ID: "d", Do: step.Delete{Ref: configRef, LeaveEnding: true}},
+			estimate.RequestsOfWrite, func() {}},
+	} {
+		w.requests()
+		go test.agent()
+		seen, err := w.Observe(t.Context(), test.action, nil)
+		if err != nil || seen.Done {
+			t.Errorf("%s: %+v, %v", test.name, seen, err)
+		}
+		if _, err := w.do(test.action); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		if n := w.requests(); n != test.want {
+			t.Errorf("%s: %d requests, want %d", test.name, n, test.want)
+		}
+	}
+	events.Stop()
+	w.answers.running.Wait()
+}
+
+// TestRestartsShareTheirSet: restarts on many nodes read their DaemonSet together, and none takes what was read before
+// it began.
+func TestRestartsShareTheirSet(t *testing.T) {
+	set, revision, of := daemonSet()
+	objects := []runtime.Object{set, revision(1, "old")}
+	const nodes = 40
+	for i := range nodes {
+		name := fmt.Sprintf("n-%d", i)
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, of(name, "old"))
+	}
+	w := newWorld(t, objects)
+	restart := func(i int) step.Restart {
+		do := restartOnA.Do.(step.Restart)
+		do.NodeName = fmt.Sprintf("n-%d", i)
+		return do
+	}
+	var all sync.WaitGroup
+	for i := range nodes {
+		all.Go(func() {
+			if seen, err := w.observeRestart(context.Background(), restart(i), nil); err != nil || !seen.Done {
+				t.Errorf("%+v, %v", seen, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := w.requests(); n > nodes+2*nodes/4 {
+		t.Errorf("%d requests for %d nodes", n, nodes)
+	}
+	// The template changes, and the next restart begins.
+	set.Generation, set.Status.ObservedGeneration = 3, 3
+	if _, err := w.typed.AppsV1().DaemonSets("net").Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	newest := revision(2, "new")
+	if _, err := w.typed.AppsV1().ControllerRevisions("net").Create(t.Context(), newest,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Millisecond)
+	if seen, err := w.observeRestart(t.Context(), restart(0), nil); err != nil || seen.Done {
+		t.Errorf("a pod of the former template is done: %+v, %v", seen, err)
+	}
+	if w.newestShared(t) != newest.Labels[appsv1.ControllerRevisionHashLabelKey] {
+		t.Error("the former revision is kept")
+	}
+}
+
+func (w *world) newestShared(t *testing.T) string {
+	t.Helper()
+	_, hash, err := w.sets.read(t.Context(), w.Actor, restartOnA.Do.(step.Restart).Ref, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
