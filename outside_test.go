@@ -222,6 +222,7 @@ var unfuzzed = map[string]string{
 	"internal/run/guarded":               "the journal's records, which run/journal has",
 	"internal/run/guarded/result":        "the journal's records, which run/journal has",
 	"internal/run/mirrored":              "plans, which FuzzRead of change/plan tries",
+	"internal/run/propose":               "the journal's records, which run/journal has",
 	"internal/run/report":                "the journal's records, which run/journal has",
 	"internal/run/web/webtest":           "steps that it made itself, for tests",
 	"internal/proof/load":                "tasks and answers of its own pods, bounded",

@@ -120,6 +120,8 @@ type Options struct {
 	Flags Flags
 	// Window is how long each window of the change is; 0 plans it in one go.
 	Window step.Duration
+	// Learnt is what earlier runs of the cluster took; nil estimates by the lab's table alone.
+	Learnt *estimate.Learnt
 	// Decided is where a flag set says what every node gets of the flag that is rolled out; nil where the change does.
 	Decided *Decided
 }
@@ -138,8 +140,9 @@ type Draft struct {
 	Plan *Plan
 	// Stem begins the plan's name where the user gave none.
 	Stem string
-	// Pods are those of each node that move, for the estimate.
-	Pods map[string][]estimate.Pod
+	// Pods are those of each node that move, for the estimate, and Learnt is that of the options.
+	Pods   map[string][]estimate.Pod
+	Learnt *estimate.Learnt
 }
 
 // Rule is one demand on a plan, as a value: the verifier takes it over every prefix of the plan, and over the undo of

@@ -57,6 +57,8 @@ type Plan struct {
 	// anything was, and Target nothing.
 	Mirror   *setup.Setup  `json:"mirror,omitempty"`
 	Estimate step.Duration `json:"estimate"`
+	// EstimatedFrom are the earlier runs of the cluster from which the estimates come; none if they are the lab's.
+	EstimatedFrom []string `json:"estimatedFrom,omitempty"`
 	// Window is how long each window of the change is; the steps that it begins in one take no longer, by their
 	// estimates. 0 if the change is made in one go.
 	Window step.Duration `json:"window,omitempty"`

@@ -17,7 +17,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/signal"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
 // Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
@@ -36,6 +35,7 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err != nil {
 		return nil, err
 	}
+	draft.Learnt = options.Learnt
 	p, err := Seal(snapshot, draft)
 	if err == nil {
 		err = verify.KeepsSecrets(snapshot, p)
@@ -52,7 +52,9 @@ func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 	p := draft.Plan
 	if !of(p).Complete {
 		narrow(p)
-		estimate.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods)
+		if draft.Learnt.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods); draft.Learnt != nil {
+			p.EstimatedFrom = draft.Learnt.Runs
+		}
 	}
 	if err := divide(p); err != nil {
 		return nil, err

@@ -79,8 +79,8 @@ func summary(b *strings.Builder, p *Plan) {
 		words(b, p, k.Words.Nodes)
 		return
 	}
-	fmt.Fprintf(b, "%s, %s, about %s (estimated from lab runs). Created %s by theseus %s.\n",
-		p.Size(), cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
+	fmt.Fprintf(b, "%s, %s, about %s (%s). Created %s by theseus %s.\n",
+		p.Size(), cluster.Count(len(p.Steps), "step"), p.Estimate.About(), basis(p), made, p.Theseus)
 	b.WriteString(onFailure(p) + stoppingPlaces(p))
 	words(b, p, k.Words.Pods)
 	policyGoes(b, p)
@@ -88,6 +88,14 @@ func summary(b *strings.Builder, p *Plan) {
 	byTag(b, p.Change.AgentImage)
 	words(b, p, k.Words.Nodes)
 	words(b, p, k.Words.Notes)
+}
+
+// basis says on what a plan's estimates stand.
+func basis(p *Plan) string {
+	if n := len(p.EstimatedFrom); n > 0 {
+		return "estimated from " + cluster.Count(n, "earlier run") + " of this cluster"
+	}
+	return "estimated from lab runs"
 }
 
 // onFailure says what follows when a step or its gate fails.

@@ -113,6 +113,13 @@ func Propose(ctx context.Context, a *app.App, from []string, change v1alpha1.Cha
 		return nil, checked, err
 	}
 	change.AgentImage = Pinned(ctx, a, pass.Served, change.AgentImage)
+	if len(from) == 0 {
+		client, err := a.Client()
+		if err != nil {
+			return nil, checked, err
+		}
+		options.Learnt = earlier(ctx, client.Dynamic, pass.Snapshot.UID, a.Version, a.Tell)
+	}
 	p, err := propose.Plan(checked, change, options)
 	if err != nil {
 		return nil, checked, err

@@ -1,5 +1,6 @@
 // Package propose turns a cluster and a change into findings and a plan. It is pure: the command line and the
-// controller read the cluster, the manifest and the registry, and decide what to do about findings that block.
+// controller read the cluster, the manifest and the registry, and decide what to do about findings that block. It also
+// learns from the journals of earlier runs how long a plan will take.
 package propose
 
 import (

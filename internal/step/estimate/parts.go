@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -48,13 +47,7 @@ func (p Pod) named(names []string) bool { return slices.Contains(names, p.Owner.
 // Steps sets the estimates of a plan's steps, in a cluster of so many nodes. pods are those of each node that are
 // moved.
 func Steps(steps []step.Step, nodes int, pods map[string][]Pod) {
-	for i, parts := range Parts(steps, nodes, pods) {
-		var sum time.Duration
-		for _, part := range parts {
-			sum += part.Takes()
-		}
-		steps[i].Estimate = step.Duration(sum.Round(time.Second / 10))
-	}
+	(*Learnt)(nil).Steps(steps, nodes, pods)
 }
 
 // Parts are those of each step, as for Steps.
