@@ -106,6 +106,7 @@ func targets() map[string]target {
 
 		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
 		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},
+		"kindnet":      {module: "lab", pkg: "./cmd/kindnet", ownCode: true},
 		"calico-entry": {module: "lab", pkg: "./cmd/calico-entry", ownCode: true},
 
 		"theseus":            {module: ".", pkg: "./cmd/theseus", ownCode: true},

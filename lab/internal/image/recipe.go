@@ -22,6 +22,7 @@ const (
 	Controller      = "localhost:1/theseus-controller:dev"
 	Flannel         = "ghcr.io/flannel-io/flannel:v0.28.4"
 	FlannelCNI      = "ghcr.io/flannel-io/flannel-cni-plugin:v0.9.1"
+	Kindnetd        = "docker.io/kindest/kindnetd:v20240513-cd2ac642" // a stand-in
 	KubeRouter      = "docker.io/cloudnativelabs/kube-router:v1.5.1"
 	WeaveKube       = "docker.io/weaveworks/weave-kube:2.6.5"
 	WeaveNPC        = "docker.io/weaveworks/weave-npc:2.6.5"
@@ -55,7 +56,7 @@ type shipped struct {
 	edits             []phrase.Edit
 }
 
-// recipes lists the images that a lab on the given network needs. A flannel, a Weave or a bridge lab gets
+// recipes lists the images that a lab on the given network needs. A flannel, a Weave, a kindnet or a bridge lab gets
 // Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
@@ -69,6 +70,8 @@ func recipes(network, calico, source string) ([]recipe, error) {
 		return list, nil
 	case "bridge":
 		own = []recipe{kubeRouter()}
+	case "kindnet":
+		own = []recipe{kindnetd(), kubeRouter()}
 	case "calico", "calico-bgp", "calico-typha":
 	case "flannel":
 		own = append(flannelImages(), calicoMigration())
@@ -139,6 +142,15 @@ func flannelImages() []recipe {
 		},
 		{name: FlannelCNI, userland: true, binaries: map[string]string{"/flannel": "flannel-cni"}},
 		kubeRouter(),
+	}
+}
+
+// kindnetd is the lab's stand-in.
+func kindnetd() recipe {
+	return recipe{
+		name: Kindnetd, userland: true,
+		binaries: map[string]string{"/bin/kindnetd": "kindnet"},
+		set:      settings{Entrypoint: []string{"/bin/kindnetd"}},
 	}
 }
 

@@ -182,7 +182,7 @@ func writeFiles(c Config) error {
 // copyPlugins gives the machine the CNI plugins that every distribution of Kubernetes brings. They
 // are copies, since a CNI's own installer may replace them.
 func copyPlugins(dir string) error {
-	for _, name := range []string{"loopback", "bridge", "host-local", "portmap", "bandwidth"} {
+	for _, name := range []string{"loopback", "bridge", "ptp", "host-local", "portmap", "bandwidth"} {
 		target := filepath.Join(dir, name)
 		if _, err := os.Stat(target); err == nil {
 			continue

@@ -47,7 +47,7 @@ type File struct {
 
 // Names lists the networks that a cluster can start on.
 func Names() []string {
-	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", "none"}
+	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", Kindnet, "none"}
 }
 
 // Usual lists those that most tests need. Cilium is built on demand alone: that takes 15 minutes of CPU time.
@@ -116,6 +116,8 @@ func manifest(network string, params Params) ([]byte, error) {
 		return coreDNS(params)
 	case "kube-router":
 		return kubeRouter(params)
+	case Kindnet:
+		return kindnet(params)
 	case "bridge", "none":
 		return nil, nil
 	}

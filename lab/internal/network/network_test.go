@@ -258,12 +258,12 @@ image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
 }
 
 func TestOwnManifestsAreWhole(t *testing.T) {
-	for _, part := range []string{"coredns", "kube-router"} {
+	for _, part := range []string{"coredns", "kube-router", Kindnet} {
 		got, err := Manifest(part, params(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, left := range []string{"SERVICE_CIDR", "DNS_ADDRESS"} {
+		for _, left := range []string{"SERVICE_CIDR", "DNS_ADDRESS", "POD_CIDR"} {
 			if strings.Contains(string(got), left) {
 				t.Errorf("%s: %s was not filled in", part, left)
 			}

@@ -138,7 +138,7 @@ func (r *Rig) comparable(ctx context.Context, name string) error {
 // with says what runs with a network.
 func with(name string) string {
 	switch name {
-	case "flannel", "bridge":
+	case "flannel", "bridge", "kindnet":
 		return "kube-router, which enforces policy"
 	case CalicoNftables:
 		return "kube-proxy in mode nftables, the others with iptables"

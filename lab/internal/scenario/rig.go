@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (r *Rig) Up(ctx context.Context, network string) error {
 	}
 	network, version, _ := strings.Cut(network, "@")
 	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network, "--calico", version}
-	if network == "flannel" || network == "bridge" { // which do not enforce policy themselves
+	if slices.Contains([]string{"flannel", "bridge", "kindnet"}, network) { // which do not enforce policy themselves
 		args = append(args, "--policy", "kube-router")
 	}
 	if r.Proxy != "" {
