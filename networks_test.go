@@ -27,11 +27,13 @@ var knowing = map[string]string{
 	"internal/cluster/kube/snapshot_other.go cilium": "the same",
 	"internal/run/measured.go calico":                "whether a network treats other nodes as the outside",
 	"internal/run/measured.go flannel":               "the same",
+	"internal/run/measured.go kindnet":               "the same",
 	"internal/run/measured.go weave":                 "the same",
 	"internal/node/bird.go calico":                   "the folder in which Calico's image has BIRD's sockets",
 	"internal/step/allowed.go calico": "what agents may be asked to remove stands on one page; each " +
 		"driver's residue is held within it",
 	"internal/step/allowed.go flannel":     "the same",
+	"internal/step/allowed.go kindnet":     "the same",
 	"internal/step/allowed.go weave":       "the same",
 	"internal/step/allowed.go cilium":      "the same",
 	"internal/step/allowed.go kube-router": "the same",

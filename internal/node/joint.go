@@ -53,6 +53,13 @@ func exemptions(args step.JoinArgs) (map[family][]rule, error) {
 			rules[f] = append(rules[f], exemption(a, b), exemption(b, a))
 		}
 	}
+	for _, a := range fresh {
+		for _, b := range fresh {
+			if args.Within && a.Addr().Is4() == b.Addr().Is4() {
+				rules[familyOf(a)] = append(rules[familyOf(a)], within(a, b))
+			}
+		}
+	}
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("no pair of networks in %v and %v", args.Old, args.New)
 	}
@@ -61,6 +68,13 @@ func exemptions(args step.JoinArgs) (map[family][]rule, error) {
 
 func exemption(from, to netip.Prefix) rule {
 	return rule{"POSTROUTING", fmt.Sprintf("-s %s -d %s -m comment --comment %q -j ACCEPT", from, to, jointComment)}
+}
+
+// within is exemption between pods of the target, but for what kube-proxy (0x4000) or the plugin portmap (0x2000) has
+// marked: a pod that reaches itself through a Service or a port of its node gets no answer without being masqueraded.
+func within(from, to netip.Prefix) rule {
+	return rule{"POSTROUTING", fmt.Sprintf("-s %s -d %s -m mark --mark 0x0/0x6000 -m comment --comment %q -j ACCEPT",
+		from, to, jointComment)}
 }
 
 // putFirst is the script that makes the wanted rules the first of POSTROUTING and the only ones with their

@@ -31,6 +31,11 @@ func TestExemptions(t *testing.T) {
 	if diff := cmp.Diff(want, specs); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	all, err := exemptions(step.JoinArgs{Old: networks.Old, New: networks.New, Within: true})
+	if err != nil || len(all[ip4]) != 3 || all[ip4][2].spec != `-s 198.19.16.0/20 -d 198.19.16.0/20 `+
+		`-m mark --mark 0x0/0x6000 -m comment --comment "theseus: joint phase" -j ACCEPT` {
+		t.Errorf("within the target's range: %v, %v", all, err)
+	}
 	for _, bad := range []step.JoinArgs{{}, {Old: []string{"198.19.0.0/20"}}, {Old: []string{"x"}, New: []string{"y"}},
 		{Old: []string{"198.19.0.0/20"}, New: []string{"2001:db8::/64"}}} {
 		if _, err := exemptions(bad); err == nil {

@@ -23,6 +23,8 @@ var joining = []Verb{
 type JoinArgs struct {
 	Old []string `json:"old"` // pod CIDRs of the source
 	New []string `json:"new"` // pod CIDRs of the target
+	// Within is set if the source also masquerades what the target's pods send each other.
+	Within bool `json:"within,omitempty"`
 	// Keep are interfaces of the source, as patterns. If a program removes their routes within Old, the agent puts them
 	// back.
 	Keep []string `json:"keep,omitempty"`

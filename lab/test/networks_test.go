@@ -238,9 +238,10 @@ func (c cluster) understands(network string) {
 // TestNetworks: pods on two nodes reach one another on every network that a lab can start on, and
 // NetworkPolicy holds where something enforces it. Theseus finds that network, and no other, in order.
 func TestNetworks(t *testing.T) {
-	for network, policy := range map[string]bool{"flannel": true, "calico": true, "weave": true, "bridge": false} {
+	for network, policy := range map[string]bool{"flannel": true, "calico": true, "weave": true, "bridge": false,
+		"kindnet": false} {
 		t.Run(network, func(t *testing.T) {
-			if network == "weave" || network == "bridge" { // no other default test runs on them
+			if network != "flannel" && network != "calico" { // no other default test runs on them
 				rigtest.Full(t, "a lab on "+network)
 			}
 			c := up(t, "t5", "--network", network)

@@ -69,6 +69,10 @@ func (m *machine) join(i int, do step.Node) error {
 	if do.Verb == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
 		return fmt.Errorf("it joins without the changes of packet marks that the agents of both networks need")
 	}
+	if do.Verb == step.VerbJoin && args.Within != m.plan.Source.Capabilities.MasqueradesAll {
+		return fmt.Errorf("the source masquerades what the target's pods send each other, and joining does not " +
+			"exempt it, or the other way round")
+	}
 	if do.Verb == step.VerbJoin && !m.facts["baseline"] {
 		return fmt.Errorf("no node may be changed before measuring is proven")
 	}

@@ -170,6 +170,9 @@ type Capabilities struct {
 	// Masquerade is the traffic of its pods that it masquerades to the address of the outgoing interface, if that is
 	// known.
 	Masquerade *Masquerade `json:"masquerade,omitempty"`
+	// MasqueradesAll is true if it masquerades whatever leaves a node for anything but its own pods, also what pods of
+	// another network send each other.
+	MasqueradesAll bool `json:"masqueradesAll,omitempty"`
 	// Overhead is the size of the encapsulation headers in bytes. MTU is the pods' MTU if it is fixed, else 0. LinkMTU
 	// is the MTU of the pods' own interfaces, if it is larger than the packets that can reach other nodes.
 	Overhead int `json:"overhead"`

@@ -48,8 +48,8 @@ type recognised struct {
 
 // known are named as in the manifests of their projects: amazon-vpc-cni-k8s (config/master/aws-k8s-cni.yaml),
 // azure-container-networking (cns/azure-cns.yaml; without CNS only the plugin's file on the nodes), ovn-kubernetes
-// (dist/templates), kind (images/kindnetd), antrea (build/yamls), kube-router (daemonset), GKE (netd; anetd is its
-// Dataplane V2), OpenShift, multus-cni (deployments), istio (manifests/charts/istio-cni), linkerd2-cni.
+// (dist/templates), kOps (addons/networking.kindnet), antrea (build/yamls), kube-router (daemonset), GKE (netd;
+// anetd is its Dataplane V2), OpenShift, multus-cni (deployments), istio (manifests/charts/istio-cni), linkerd2-cni.
 var known = []recognised{
 	{name: "Amazon VPC CNI", set: "aws-node", image: "amazon-k8s-cni", plugins: []string{"aws-cni"},
 		why: "AWS assigns its pods' addresses on the nodes' own interfaces, and no other network can route those " +
@@ -67,10 +67,9 @@ var known = []recognised{
 			"restores what is changed",
 		instead: "use OpenShift's own migration to OVN-Kubernetes (4.15 and 4.16), and measure it: theseus guard " +
 			"start before, theseus guard stop after"},
-	{name: "kindnet", set: "kindnet", image: "kindnetd", plugins: []string{"cni-kindnet"},
-		why: "kindnetd writes the CNI configuration and the routes of each node, and Theseus was never run with it",
-		instead: "make the kind cluster with disableDefaultCNI: true and install flannel in it, which can be " +
-			"replaced: theseus plan --to calico --manifest calico-vxlan.yaml"},
+	{name: "kindnet of kOps", set: "kindnet", plugins: []string{"cni-kindnet"},
+		why: "its agent and its plugin are others than those of kind and minikube, and Theseus was never run with " +
+			"them"},
 	{name: "Antrea", set: "antrea-agent", image: "antrea-agent", plugins: []string{"antrea"},
 		why: "its pods are ports of Open vSwitch, from which Theseus cannot take them"},
 	{name: "GKE Dataplane V2", set: "anetd", image: "anetd",

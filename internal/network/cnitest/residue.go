@@ -39,12 +39,13 @@ func foreign() step.Residue {
 	}
 }
 
-// residues holds that a residue is something, and nothing of anybody else; an agent brings rules and a binary too.
+// residues holds that a residue is something, and nothing of anybody else; an agent brings rules too, and a binary or
+// routes by links that are not its own.
 func residues(t *testing.T, residue step.Residue, agent bool) {
 	t.Helper()
-	if len(residue.Links) == 0 || len(residue.ConfFiles) == 0 ||
-		agent && (len(residue.Chains)+len(residue.NFTables) == 0 || len(residue.Binaries) == 0) {
-		t.Errorf("a network leaves links and a configuration, and its agent rules and a binary: %+v", residue)
+	if len(residue.Links)+len(residue.Routes) == 0 || len(residue.ConfFiles) == 0 ||
+		agent && (len(residue.Chains)+len(residue.NFTables) == 0 || len(residue.Binaries)+len(residue.Routes) == 0) {
+		t.Errorf("a network leaves links or routes, and a configuration, and its agent rules: %+v", residue)
 	}
 	own, others := lists(residue), lists(foreign())
 	for kind, patterns := range own {

@@ -18,7 +18,8 @@ import (
 // its return path may be different, because each network only routes to its own pods.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
 	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs),
-		Untracked: Unused(source, target), Marks: slices.Clone(target.Capabilities.Marks)}
+		Within: source.Capabilities.MasqueradesAll, Untracked: Unused(source, target),
+		Marks: slices.Clone(target.Capabilities.Marks)}
 }
 
 // Unused returns the UDP port that must not be used for masquerading while some networks are installed, and the pod

@@ -61,7 +61,10 @@ func never(pass *check.Pass) []finding.Finding {
 		bounds, known := seen[network.CNI]
 		key := network.CNI + network.Version
 		switch {
-		case told[key] || network.Version == "":
+		case told[key]:
+		case network.CNI == "kindnet":
+			add(network, "%s", kindnetd(network))
+		case network.Version == "":
 		case !known:
 			add(network, "Theseus was never run with %s", network.Title())
 		case minor != nil && beyond(minor, bounds):
@@ -91,10 +94,21 @@ func never(pass *check.Pass) []finding.Finding {
 			"only run on Linux 6.18 (%s)",
 			cluster.Count(len(nodes), "node"), check.Names(nodes))
 	}
-	if pass.Change.Strategy == "surge" && (source.CNI == "bridge" || pass.Change.To == "flannel") {
+	if pass.Change.Strategy == "surge" && (source.CNI == "bridge" || source.CNI == "kindnet" ||
+		pass.Change.To == "flannel") {
 		add(source, "no change from %s to %s by surge was ever run", source.CNI, pass.Change.To)
 	}
 	return found
+}
+
+// kindnetd says what a change from kindnet was run with: a program in the place of its daemon.
+func kindnetd(network *cni.Installation) string {
+	message := "Theseus was never run with kindnet's own daemon, only with a program that makes the same files, " +
+		"routes and rules on nodes"
+	if network.Capabilities.Policy == cni.PolicyKubernetes && network.PolicyAgent == nil {
+		message += "; this kindnetd also enforces NetworkPolicy, which that program does not"
+	}
+	return message
 }
 
 // parked returns the nodes on whose kernels pods are parked while they are adopted, with these kernels.

@@ -44,6 +44,7 @@ var marks = map[string]struct{ chains, tables []string }{
 	"calico":      {[]string{"cali-"}, []string{"ip calico", "ip6 calico"}},
 	"cilium":      {[]string{"CILIUM_", "OLD_"}, nil},
 	"flannel":     {[]string{"FLANNEL-"}, []string{"ip flannel-ipv4", "ip6 flannel-ipv6"}},
+	"kindnet":     {[]string{"KIND-"}, []string{"inet kindnet-network-policies"}},
 	"kube-router": {[]string{"KUBE-ROUTER-"}, nil},
 	"weave":       {[]string{"WEAVE", "WEAVE-"}, nil},
 }
