@@ -25,10 +25,11 @@ type Limits struct {
 	Away, Refused time.Duration
 }
 
-// of returns the limit for an error; 0 for an error that is not transient.
+// of returns the limit for an error; 0 for an error that is not transient. A call that has exceeded a deadline of its
+// own is: a busy API server answers later.
 func (l Limits) of(err error) time.Duration {
 	switch {
-	case Passes(err):
+	case Passes(err), Expired(err):
 		return l.Away
 	case Refused(err):
 		return l.Refused

@@ -88,6 +88,7 @@ func TestRetryEnds(t *testing.T) {
 			{[]error{errors.New("broken")}, 0, "broken"},
 			{[]error{cold}, limits.Refused, "(tried again for "},
 			{[]error{apierrors.NewServiceUnavailable("away")}, limits.Away, "(tried again for "},
+			{[]error{context.DeadlineExceeded}, limits.Away, "(tried again for "}, // of one call
 			{[]error{apierrors.NewServiceUnavailable("away"), apierrors.NewServiceUnavailable("away"), cold},
 				limits.Refused + time.Second, "(tried again for "},
 		} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -211,7 +212,7 @@ func TestTasks(t *testing.T) {
 }
 
 // TestTaskOfAnOlderEpoch: the agent refuses what a process asks of it whose lock another one holds now. It retries the
-// look at the lock while the API server is away or cold.
+// look at the lock while the API server is away, cold or busy.
 func TestTaskOfAnOlderEpoch(t *testing.T) {
 	lock := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
 		"metadata": map[string]any{"name": manifest.Lease, "namespace": v1alpha1.Namespace},
@@ -232,6 +233,8 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 		case 2:
 			return true, nil, apierrors.NewForbidden(leases.GroupResource(), manifest.Lease,
 				errors.New(`User "agent" cannot get resource "leases"`))
+		case 3:
+			return true, nil, fmt.Errorf("busy: %w", context.DeadlineExceeded)
 		}
 		return false, nil, nil
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,10 @@ var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
 // maxMessage bounds the message of a task, in bytes.
 const maxMessage = 2000
+
+// lockAway is how long a task waits for an API server that does not answer with the lock: as long as a run waits for
+// the API server. A task that is refused earlier would stop the run.
+const lockAway = 5 * time.Minute
 
 // tasks does the node's tasks, one after the other in the order in which they were made. Tasks that a
 // former agent left running are run again: verbs are idempotent.
@@ -110,7 +115,7 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 // outdated refuses a task of an older epoch than the lock's: its creator lost the lock to another process, and may not
 // know yet.
 func (a *Agent) outdated(ctx context.Context, task v1alpha1.NodeTask) error {
-	limits := outage.Limits{Away: outage.Bound, Refused: outage.Bound}
+	limits := outage.Limits{Away: lockAway, Refused: outage.Bound}
 	var lock *unstructured.Unstructured
 	err := outage.Retry(ctx, limits, nil, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
