@@ -70,8 +70,7 @@ type ProbePlanSpec struct {
 	// FullMillis is the longest time between two publications of the report in full, in ms. Between them, while nothing
 	// is lost, leaks, stalls or restarts, the agent publishes short reports (AnnotationShort). 0: each is in full.
 	FullMillis int64 `json:"fullMillis,omitempty"`
-	// Asked is set when a gate waits for reports: the agent reports more often for a while, from when it sees a new
-	// number.
+	// Asked is set when a gate waits for reports.
 	Asked *Asked `json:"asked,omitempty"`
 }
 
@@ -79,11 +78,20 @@ type ProbePlanSpec struct {
 // Unless it belongs to that status, the report is no evidence. See internal/proof/loss.Shorten.
 const AnnotationShort = "theseus.dev/short"
 
-// Asked tells agents to report every ReportMillis for ForMillis. Each time, Number is another one.
+// AnnotationAnswer is an annotation of a ProbeReport: which questions of gates (Asked) it answers. See
+// internal/proof/loss.Answers.
+const AnnotationAnswer = "theseus.dev/answer"
+
+// Asked is a question of a gate, which has a number of its own. An agent that sees a new number answers with one report
+// once it has measured for MeasureMillis more, at a time that it chooses within ReportMillis; if its next regular
+// report comes no later, with that.
+//
+// If MeasureMillis is 0, and if the agent does not know of it, it reports every ReportMillis for ForMillis.
 type Asked struct {
-	Number       int64 `json:"number"`
-	ReportMillis int64 `json:"reportMillis"`
-	ForMillis    int64 `json:"forMillis"`
+	Number        int64 `json:"number"`
+	ReportMillis  int64 `json:"reportMillis"`
+	ForMillis     int64 `json:"forMillis"`
+	MeasureMillis int64 `json:"measureMillis,omitempty"`
 }
 
 // PlanOfAll is the name of the ProbePlan that all agents follow besides that of their node. It has no paths; a gate

@@ -375,7 +375,7 @@ func (d *describer) body(s *step.Step, past bool) {
 		if SignalsAt(d.plan, s) == kind.SignalsLeft {
 			signals = nil
 		}
-		narrows := d.narrows && s.Local() && narrowable(s.Gate)
+		narrows := d.narrows && s.Local() && !verify.OnAll(s.Gate)
 		fmt.Fprintf(d, "   Gate: %s; %s%s\n", s.Gate.Title, demand(s.Gate, narrows), signal.AtGate(signals))
 	}
 	d.undo(s, past)

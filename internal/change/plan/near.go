@@ -1,47 +1,33 @@
 package plan
 
 import (
-	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/step/estimate"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// narrow lets gates ask only the nodes that their step concerns, where verify.Near allows it: the gates between two
-// that ask all nodes, which come whenever the nodes that steps of a kind have changed have doubled, and after the
-// last. In a small cluster, all nodes report often enough. Where the source has BGP sessions, gates look at those
-// of all nodes.
+// narrow lets gates ask only the nodes that their step concerns, where verify.Nearness allows it, and not after the
+// last step of a kind. In a small cluster, all nodes report often enough. Where the source has BGP sessions, gates look
+// at those of all nodes.
 func narrow(p *Plan) {
-	if len(p.Cluster.Nodes) < estimate.NearFrom || p.Source.Capabilities.Sessions {
+	if !path.Asks(len(p.Cluster.Nodes)) || p.Source.Capabilities.Sessions {
 		return
 	}
-	type tally struct{ changed, asked int }
-	kinds, last := map[string]*tally{}, map[string]int{}
+	last := map[string]int{}
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Local() {
 			last[s.Does] = i
 		}
 	}
+	var judge verify.Nearness
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if !s.Local() {
-			continue
-		}
-		of := kinds[s.Does]
-		if of == nil {
-			of = &tally{}
-			kinds[s.Does] = of
-		}
-		of.changed += len(s.Nodes())
+		why := judge.Next(s)
 		switch {
 		case s.Gate == nil:
-		case of.changed >= 2*of.asked || last[s.Does] == i || !narrowable(s.Gate):
-			of.asked = of.changed
-		default:
+		case why == nil && last[s.Does] != i:
 			s.Gate.Near = true
+		default:
+			judge.AsksAll(s)
 		}
 	}
-}
-
-// narrowable reports whether a gate demands nothing that only all nodes together can show, nor ends a wave.
-func narrowable(g *step.Gate) bool {
-	return !g.Baseline && !g.Result && !g.Compares() && g.Bake == 0 && g.Args == nil
 }

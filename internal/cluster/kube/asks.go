@@ -16,12 +16,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// asking is how a gate comes by fresh reports in a large cluster, where they come seldom otherwise: it tells the nodes
-// that it asks to report at once, for a while. The zero value tells none.
+// asking is how a gate comes by fresh reports in a large cluster, where they come seldom otherwise: it asks nodes a
+// question, whose number their answers have. The zero value asks none.
 type asking struct {
 	nodes map[string]bool // nil: all nodes
-	every time.Duration   // 0 if none is told
-	again time.Time       // when those that were told fall back
+	every time.Duration   // over which answers are spread; 0 if none is asked
+	again time.Time       // when those that have not answered are asked anew
+	often bool            // they are asked to report often then
 }
 
 // asksAtOnce is how many nodes are told at once, one by one.
@@ -36,44 +37,48 @@ const (
 
 // asking decides whom a gate asks: the nodes that its step concerns and a sample of the others, or all.
 func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
+	if !path.Asks(nodes) {
+		return asking{}
+	}
 	if gate.Near {
-		concerned := loss.Concerned(paths, gate.About, gate.Step)
-		if concerned != nil && path.Asks(nodes, len(concerned)) {
+		if concerned := loss.Concerned(paths, gate.About, gate.Step); concerned != nil {
 			return asking{nodes: concerned, every: path.AskedEvery(len(concerned))}
 		}
 	}
-	if path.Asks(nodes, nodes) {
-		return asking{every: path.AskedEvery(nodes)}
-	}
-	return asking{}
+	return asking{every: path.AskedEvery(nodes)}
 }
 
-// ask tells the nodes, and again when they may have fallen back. Who is not told, since the API server refuses or
-// has no such plan, reports at its own pace, for which the gate waits: that is no failure.
-func (k *asking) ask(ctx context.Context, a *Actor, bake time.Duration) {
+// ask asks the nodes for a report after they have measured for a while, and returns the number of the question; 0 if it
+// is not time to ask. If an answer is missing when all should be there, it asks them to report often: a path may lack
+// evidence. Who is not asked, since the API server refuses or has no such plan, reports at its own pace, for which the
+// gate waits: that is no failure.
+func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (number int64) {
 	now := a.Clock.Now()
 	if k.every == 0 || now.Before(k.again) {
-		return
+		return 0
 	}
-	// As long as it takes: a first report, others that span the bake, and the last.
-	lasts := max(bake, loss.DefaultTimeout+loss.DefaultTimeout/4) + 2*k.every + poll
-	lasts = min(lasts, mostAsked)
-	defer func() { k.again = a.Clock.Now().Add(lasts) }()
+	// An agent that does not know of answers must report for as long as it takes: a first report, which may have been
+	// under way, the one from which it counts, others that span the time, and the last.
+	lasts := min(measure+3*k.every+poll, mostAsked)
+	defer func() { k.again, k.often = a.Clock.Now().Add(lasts), true }()
 	// A gate waits for reports of nodes that were not told, too, but not for an API server that answers no more: then
 	// the gate's own calls fail, and it is asked anew.
 	ctx, cancel := context.WithTimeout(ctx, longestAsk)
 	defer cancel()
 	asked := &v1alpha1.Asked{Number: now.UnixNano(), ReportMillis: k.every.Milliseconds(),
 		ForMillis: lasts.Milliseconds()}
+	if !k.often {
+		asked.MeasureMillis = (measure + time.Millisecond - 1).Milliseconds()
+	}
 	if k.nodes == nil {
 		plan := planOf(v1alpha1.PlanOfAll, 0, nil, reports{})
 		plan.Spec.Asked = asked
 		_ = a.writePlan(ctx, plan)
-		return
+		return asked.Number
 	}
 	client, err := a.resource(v1alpha1.APIVersion, "ProbePlan", v1alpha1.Namespace)
 	if err != nil {
-		return
+		return asked.Number
 	}
 	patch := jsonOf(map[string]any{"spec": map[string]any{"asked": asked}})
 	var group errgroup.Group
@@ -85,4 +90,5 @@ func (k *asking) ask(ctx context.Context, a *Actor, bake time.Duration) {
 		})
 	}
 	_ = group.Wait() // they return none
+	return asked.Number
 }

@@ -83,7 +83,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		watch.Concern(asking.nodes)
 	}
 	for {
-		asking.ask(ctx, g.Actor, limits.Bake)
+		if number := asking.ask(ctx, g.Actor, watch.Watches()); number != 0 {
+			watch.Question(number)
+		}
 		now, err := g.Actor.probeReports(ctx)
 		if err != nil {
 			return engine.Verdict{}, classify(err)

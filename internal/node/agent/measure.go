@@ -45,6 +45,33 @@ func (a *Agent) measure(ctx context.Context) {
 	var published, hurried time.Time // hurried is the last time that news did not wait for their turn
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
+	answer := time.NewTimer(0) // fires when a report must answer a gate's question
+	defer answer.Stop()
+	ask := func(name string, asked *v1alpha1.Asked) {
+		faster, after := pace.ask(name, asked, time.Now())
+		if faster {
+			ticker.Reset(spread(pace.fast))
+		}
+		if after > 0 {
+			answer.Reset(after)
+		}
+	}
+	look := func(due bool) {
+		read := time.Now()
+		status := combine(a.Name, plan.Generation, wanted, a.results(), read)
+		status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
+		switch {
+		case !due:
+			if status.BGP = out.full.BGP; !out.news(status) {
+				return
+			}
+			hurried = read
+		case len(plan.Paths) > 0:
+			status.BGP = a.Node.BGP(ctx)
+		}
+		published, out.answers = read, pace.answers(read)
+		out.publish(ctx, status)
+	}
 	for {
 		select {
 		case next, more := <-plans:
@@ -53,20 +80,20 @@ func (a *Agent) measure(ctx context.Context) {
 			}
 			asked := next.Asked
 			if next.Asked = nil; ordered && reflect.DeepEqual(plan, next) {
-				if pace.ask(a.Name, asked, time.Now()) {
-					ticker.Reset(spread(pace.fast))
-				}
+				ask(a.Name, asked)
 				continue // or a watch has begun again
 			}
 			plan, wanted, ordered = next, split(next.Paths, a.Name), true
 			a.order(plan.Generation, wanted)
 			out.fullEvery = time.Duration(plan.FullMillis) * time.Millisecond
 			pace.plan(cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval), time.Now())
-			pace.ask(a.Name, asked, time.Now())
+			ask(a.Name, asked)
 			ticker.Reset(tick(pace.interval(time.Now())))
 		case asked := <-asks:
-			if pace.ask(v1alpha1.PlanOfAll, asked, time.Now()) {
-				ticker.Reset(spread(pace.fast))
+			ask(v1alpha1.PlanOfAll, asked)
+		case <-answer.C:
+			if ordered && published.Before(pace.answer) { // else a regular report has answered
+				look(true)
 			}
 		case <-ticker.C:
 			every := pace.interval(time.Now())
@@ -78,19 +105,7 @@ func (a *Agent) measure(ctx context.Context) {
 			if !due && (out.fullEvery == 0 || time.Since(hurried) < pace.every) {
 				continue
 			}
-			status := combine(a.Name, plan.Generation, wanted, a.results(), time.Now())
-			status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
-			switch {
-			case !due:
-				if status.BGP = out.full.BGP; !out.news(status) {
-					continue
-				}
-				hurried = time.Now()
-			case len(plan.Paths) > 0:
-				status.BGP = a.Node.BGP(ctx)
-			}
-			published = time.Now()
-			out.publish(ctx, status)
+			look(due)
 		}
 	}
 }

@@ -2,20 +2,30 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
 // pace is how often reports are published. The zero value is set by its first plan.
 type pace struct {
 	every, fast time.Duration
-	until       time.Time        // fast counts until then, and every after it
-	asked       map[string]int64 // the number that was last seen in each plan
+	until       time.Time           // fast counts until then, and every after it
+	asked       map[string]question // the last one of each plan
+	answer      time.Time           // a report that is counted from then on answers the last question
+}
+
+// question is one of a gate: its number, and when this agent saw it.
+type question struct {
+	number int64
+	seen   time.Time
 }
 
 // The least time between two reports that a gate may ask for, and the longest time for which it may.
@@ -33,32 +43,48 @@ func (p *pace) plan(every time.Duration, now time.Time) {
 	p.every = every
 }
 
-// ask takes over what a gate asks for in a plan, if it is new.
-func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) bool {
-	if asked == nil || asked.Number == p.asked[plan] {
-		return false
+// ask takes over what a gate asks for in a plan, if it is new. Reports come faster from now on, or one must come after
+// the time that it returns, unless it is 0.
+func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) (faster bool, after time.Duration) {
+	if asked == nil || asked.Number == p.asked[plan].number {
+		return false, 0
 	}
 	if p.asked == nil {
-		p.asked = map[string]int64{}
+		p.asked = map[string]question{}
 	}
-	p.asked[plan] = asked.Number
-	fast := max(time.Duration(asked.ReportMillis)*time.Millisecond, leastAsked)
-	until := now.Add(min(time.Duration(asked.ForMillis)*time.Millisecond, longestAsked))
-	if fast >= p.interval(now) {
-		if now.Before(p.until) && fast < p.every {
-			p.until = later(p.until, until)
+	p.asked[plan] = question{asked.Number, now}
+	fast := max(ofMillis(asked.ReportMillis), leastAsked)
+	if measure := ofMillis(asked.MeasureMillis); measure > 0 {
+		p.answer = now.Add(measure)
+		if fast >= p.every {
+			return false, 0 // the next regular report after that answers
 		}
-		return false // reports come as often anyway
+		return false, measure + spread(fast)
+	}
+	until := now.Add(min(ofMillis(asked.ForMillis), longestAsked))
+	if fast >= p.interval(now) {
+		if now.Before(p.until) && fast < p.every && until.After(p.until) {
+			p.until = until
+		}
+		return false, 0 // reports come as often anyway
 	}
 	p.fast, p.until = fast, until
-	return true
+	return true, 0
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// ofMillis is a time that others wrote, in ms, within a day.
+func ofMillis(millis int64) time.Duration {
+	return time.Duration(max(0, min(millis, 24*time.Hour.Milliseconds()))) * time.Millisecond
+}
+
+// answers are what a report whose counts were read at a time answers.
+func (p *pace) answers(read time.Time) []loss.Answer {
+	var all []loss.Answer
+	for _, plan := range slices.Sorted(maps.Keys(p.asked)) {
+		one := p.asked[plan]
+		all = append(all, loss.Answer{Number: one.number, Seen: one.seen.Round(0), Measured: read.Sub(one.seen)})
 	}
-	return b
+	return all
 }
 
 // interval is the time until the next report.

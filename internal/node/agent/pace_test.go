@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -24,30 +25,97 @@ func TestPace(t *testing.T) {
 	p.plan(10*time.Second, at(0))
 	must(0, 2500*time.Millisecond)
 	must(5, 10*time.Second)
-	if p.ask("node", nil, at(10)) || !p.ask("node", asked(1, 1000, 20000), at(10)) {
+	ask := func(plan string, asked *v1alpha1.Asked, now time.Time) bool {
+		faster, after := p.ask(plan, asked, now)
+		if after != 0 {
+			t.Errorf("an answer after %s, though nothing is to be measured", after)
+		}
+		return faster
+	}
+	if ask("node", nil, at(10)) || !ask("node", asked(1, 1000, 20000), at(10)) {
 		t.Error("the first ask does not count")
 	}
 	must(10, time.Second)
 	must(29, time.Second)
 	must(30, 10*time.Second)
-	if p.ask("node", asked(1, 1000, 20000), at(31)) {
+	if ask("node", asked(1, 1000, 20000), at(31)) {
 		t.Error("the same ask counts again")
 	}
-	if !p.ask("all", asked(2, 2000, 10000), at(40)) || p.ask("node", asked(1, 1000, 20000), at(41)) {
+	if !ask("all", asked(2, 2000, 10000), at(40)) || ask("node", asked(1, 1000, 20000), at(41)) {
 		t.Error("an ask of one plan makes that of another new")
 	}
 	must(41, 2*time.Second)
 	p.plan(10*time.Second, at(42)) // the paths changed meanwhile
 	must(49, 2*time.Second)
 	must(50, 10*time.Second)
-	if p.ask("node", asked(3, 60000, 60000), at(60)) {
+	if ask("node", asked(3, 60000, 60000), at(60)) {
 		t.Error("an ask makes reports come less often")
 	}
 	must(60, 10*time.Second)
-	p.ask("node", asked(4, 0, 1<<50), at(60))
+	ask("node", asked(4, 0, 1<<50), at(60))
 	must(60, leastAsked)
 	must(60+119, leastAsked)
 	must(60+120, 10*time.Second)
+}
+
+// TestAnswer: a question is answered once, after the time that it asks for, unless a regular report comes no later.
+// Every report says how long it has measured since each question.
+func TestAnswer(t *testing.T) {
+	now := time.Now()
+	p := pace{every: 10 * time.Second}
+	if got := p.answers(now); got != nil {
+		t.Errorf("nothing was asked, and it answers %v", got)
+	}
+	question := &v1alpha1.Asked{Number: 5, ReportMillis: 2000, ForMillis: 10000, MeasureMillis: 2500}
+	faster, after := p.ask("node", question, now)
+	if faster || after <= 2500*time.Millisecond || after > 4500*time.Millisecond || p.interval(now) != p.every ||
+		!p.answer.Equal(now.Add(2500*time.Millisecond)) {
+		t.Errorf("faster %t, after %s, from %s", faster, after, p.answer.Sub(now))
+	}
+	if faster, after := p.ask("node", question, now.Add(time.Second)); faster || after != 0 {
+		t.Errorf("the same question again: faster %t, after %s", faster, after)
+	}
+	question.Number, question.ReportMillis = 4, 10000
+	if faster, after := p.ask("all", question, now.Add(time.Second)); faster || after != 0 ||
+		!p.answer.Equal(now.Add(3500*time.Millisecond)) {
+		t.Errorf("the regular report answers: faster %t, after %s, from %s", faster, after, p.answer.Sub(now))
+	}
+	got := p.answers(now.Add(3 * time.Second))
+	if len(got) != 2 || got[0].Number != 4 || got[0].Measured != 2*time.Second || got[1].Number != 5 ||
+		got[1].Measured != 3*time.Second || !got[1].Seen.Equal(now) {
+		t.Errorf("it answers %+v", got)
+	}
+}
+
+// TestFullDue: a report in full is due once in its time, and at another moment on each node.
+func TestFullDue(t *testing.T) {
+	const every, nodes = 5 * time.Minute, 300
+	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	minutes := map[time.Duration]int{}
+	for i := range nodes {
+		p := publisher{agent: &Agent{Name: fmt.Sprintf("node-%d", i)}, fullEvery: every, fullAt: begun}
+		var first time.Duration
+		for at := time.Second; at <= 4*every; at += time.Second {
+			if !p.fullDue(begun.Add(at)) {
+				continue
+			}
+			if first == 0 {
+				first = at
+				minutes[at/time.Minute]++
+			} else if begun.Add(at).Sub(p.fullAt) != every {
+				t.Fatalf("%s is due %s after the one before", p.agent.Name, begun.Add(at).Sub(p.fullAt))
+			}
+			p.fullAt = begun.Add(at)
+		}
+		if first == 0 || first > every {
+			t.Fatalf("%s is first due after %s", p.agent.Name, first)
+		}
+	}
+	for minute := range time.Duration(5) {
+		if minutes[minute] < nodes/10 {
+			t.Errorf("%d of %d are due in minute %d: %v", minutes[minute], nodes, minute, minutes)
+		}
+	}
 }
 
 func TestSpread(t *testing.T) {

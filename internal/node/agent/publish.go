@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"slices"
 	"time"
@@ -34,7 +35,8 @@ type publisher struct {
 	fullEvery time.Duration
 	full      v1alpha1.ProbeReportStatus
 	fullAt    time.Time
-	version   string // of the report as this agent last wrote it
+	version   string        // of the report as this agent last wrote it
+	answers   []loss.Answer // of the next report
 }
 
 // publish writes a status when it is new. A failure is logged once and otherwise forgotten: results
@@ -86,7 +88,7 @@ func (p *publisher) write(ctx context.Context, status v1alpha1.ProbeReportStatus
 			Packed *string `json:"packed"`
 		} `json:"status"`
 	}
-	content.Metadata = shortMetadata(nil, "")
+	content.Metadata = p.metadata(nil, "")
 	content.Status.ProbeReportStatus = packed
 	if packed.Packed != "" {
 		content.Status.Packed = &packed.Packed
@@ -119,23 +121,41 @@ type metadata struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// shortMetadata has a short report for a version of the report; or none: nil removes that of the report in full before.
-func shortMetadata(text *string, version string) metadata {
-	return metadata{map[string]*string{v1alpha1.AnnotationShort: text}, make([]struct{}, 1), version}
+// metadata has the answers of the next report, and a short report for a version of the report; or none: nil removes
+// that of the report in full before.
+func (p *publisher) metadata(short *string, version string) metadata {
+	annotations := map[string]*string{v1alpha1.AnnotationShort: short}
+	if text := loss.AnswersText(p.seq+1, p.answers); text != "" {
+		annotations[v1alpha1.AnnotationAnswer] = &text
+	}
+	return metadata{annotations, make([]struct{}, 1), version}
 }
 
 // short is a status as a short report, if it can be one and no report in full is due.
 func (p *publisher) short(status v1alpha1.ProbeReportStatus) (text string, ok bool) {
-	if p.full.Seq == 0 || time.Since(p.fullAt) >= p.fullEvery {
+	if p.full.Seq == 0 || p.fullDue(time.Now()) {
 		return "", false
 	}
 	status.Seq = p.seq + 1
 	return loss.Shorten(&p.full, &status)
 }
 
+// fullDue reports whether a report in full is due. The times are multiples of fullEvery, and another part of it for
+// each node: all agents begin at the same moment, and must not write in full at the same moment ever after.
+func (p *publisher) fullDue(now time.Time) bool {
+	if p.fullEvery <= 0 {
+		return true
+	}
+	sum := fnv.New64a()
+	sum.Write([]byte(p.agent.Name)) // never fails
+	part := time.Duration(sum.Sum64() % uint64(p.fullEvery))
+	slot := func(at time.Time) time.Time { return at.Add(part).Truncate(p.fullEvery) }
+	return slot(now).After(slot(p.fullAt)) || now.Sub(p.fullAt) >= p.fullEvery
+}
+
 // news reports whether a status has more than a short report can say, although none in full is due.
 func (p *publisher) news(status v1alpha1.ProbeReportStatus) bool {
-	if p.full.Seq == 0 || time.Since(p.fullAt) >= p.fullEvery {
+	if p.full.Seq == 0 || p.fullDue(time.Now()) {
 		return false
 	}
 	status.At, status.Parts = time.Now().Round(0), goneSince(p.parts, slices.Clone(status.Parts))
@@ -146,7 +166,7 @@ func (p *publisher) news(status v1alpha1.ProbeReportStatus) bool {
 // writeShort writes a short report. It is not written if the report in full is no longer the one to which it belongs:
 // nobody may have written to the report since this agent did. After a failure, the next report is in full.
 func (p *publisher) writeShort(ctx context.Context, parts []v1alpha1.Part, text string) (written bool, err error) {
-	patch, err := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text, p.version)})
+	patch, err := json.Marshal(map[string]metadata{"metadata": p.metadata(&text, p.version)})
 	if err != nil {
 		return false, fmt.Errorf("write the short report: %w", err)
 	}

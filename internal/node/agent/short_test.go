@@ -163,7 +163,7 @@ func TestShortSuccessor(t *testing.T) {
 		}
 		if bad {
 			text := "AQ=="
-			patch, _ := json.Marshal(map[string]metadata{"metadata": shortMetadata(&text, "")})
+			patch, _ := json.Marshal(map[string]metadata{"metadata": (&publisher{}).metadata(&text, "")})
 			if _, err := a.resource("ProbeReport").Patch(t.Context(), "node-1", "application/merge-patch+json", patch,
 				metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
@@ -255,7 +255,7 @@ func TestNewsAtOnce(t *testing.T) {
 	start(t, a)
 	one := from("node-1/old>node-2/old/udp", "node-1", "old")
 	plan := probePlan(t, 3, one)
-	for field, millis := range map[string]int64{"reportMillis": 10_000, "fullMillis": 60_000} {
+	for field, millis := range map[string]int64{"reportMillis": 10_000, "fullMillis": 86_400_000} {
 		if err := unstructured.SetNestedField(plan.Object, millis, "spec", field); err != nil {
 			t.Fatal(err)
 		}
@@ -292,5 +292,64 @@ func TestNewsAtOnce(t *testing.T) {
 	eventually(t, "the loss is reported", has(8))
 	if took := time.Since(lost); took > 5*time.Second { // a busy machine; it is one second
 		t.Errorf("it took %s", took)
+	}
+}
+
+// TestQuestionAnswered: an agent that is asked a question reports once more, after it has measured for so long,
+// although the plan wants a report only every minute.
+func TestQuestionAnswered(t *testing.T) {
+	a, client := newAgent(t)
+	if err := probe.MakeFolders(dir(a), networks()); err != nil {
+		t.Fatal(err)
+	}
+	start(t, a)
+	one := from("node-1/old>node-2/old/udp", "node-1", "old")
+	plan := probePlan(t, 3, one)
+	set := func(value any, fields ...string) {
+		if err := unstructured.SetNestedField(plan.Object, value, append([]string{"spec"}, fields...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(int64(60_000), "reportMillis")
+	client.wait(t, "probeplans")
+	plans := a.resource("ProbePlan")
+	if _, err := plans.Create(t.Context(), plan, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begun, sent := time.Now(), int64(0)
+	var report v1alpha1.ProbeReport
+	reported := func() bool { // a prober goes on counting
+		sent++
+		if err := probe.WriteResults(probe.ResultsPath(dir(a), "old"), probe.ResultsFile{Generation: 3, Since: begun,
+			Paths: []v1alpha1.PathResult{{ID: one.ID, Sent: sent, Answered: sent, Since: begun,
+				Last: time.Now()}}}); err != nil {
+			t.Fatal(err)
+		}
+		return get(t, a, "ProbeReport", "node-1", &report) && report.Status.Generation == 3
+	}
+	eventually(t, "the first results are reported", reported)
+	time.Sleep(time.Until(begun.Add(beginning + 3*time.Second))) // from here on every minute
+	reported()
+	before, asked := report.Status.Seq, time.Now()
+	set(map[string]any{"number": int64(7), "reportMillis": int64(500), "forMillis": int64(60_000),
+		"measureMillis": int64(1500)}, "asked")
+	if _, err := plans.Update(t.Context(), plan, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var answers struct {
+		Seq int64         `json:"seq"`
+		To  []loss.Answer `json:"to"`
+	}
+	eventually(t, "the question is answered", func() bool {
+		text := report.Annotations[v1alpha1.AnnotationAnswer]
+		return reported() && text != "" && json.Unmarshal([]byte(text), &answers) == nil && len(answers.To) == 1 &&
+			answers.To[0].Measured >= 1500*time.Millisecond
+	})
+	if took := time.Since(asked); took > 20*time.Second || answers.To[0].Number != 7 || answers.Seq != report.Status.Seq ||
+		answers.To[0].Seen.Before(asked) || answers.To[0].Measured > took {
+		t.Errorf("after %s: %+v in report %d", took, answers, report.Status.Seq)
+	}
+	if n := report.Status.Seq - before; n != 1 {
+		t.Errorf("it wrote %d reports", n)
 	}
 }

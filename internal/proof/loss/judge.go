@@ -59,10 +59,13 @@ type Evidence struct {
 	// reports say counts all the same, and one that is silent for longer than Limits.Quiet is missing evidence. If
 	// nil, fresh reports are demanded of all nodes.
 	Others map[string]time.Duration
-	// First is when each node's first fresh report was made, by its own clock. A node that was told to report at once
-	// has measured for the gate since then; the report before may be much older than the gate. If nil, a node has
-	// measured since the report that was at hand (Asked).
+	// First is since when each node has measured for the gate, by its own clock: since it saw the gate's question, or
+	// since its first fresh report. The report before may be much older than the gate. If nil, a node has measured
+	// since the report that was at hand (Asked).
 	First map[string]time.Time
+	// Answered has the nodes whose report of this number was counted after they had measured for as long as the gate
+	// watches, from when they saw its question. That and all later reports are fresh.
+	Answered map[string]int64
 }
 
 // sources are the nodes that must report.
@@ -109,10 +112,10 @@ type delta struct {
 	missing string  // the evidence that is still missing; empty if none is
 }
 
-// Judge says whether the evidence meets the limits. From every node that is a source of a path, it demands a report of
-// the plan's generation and at least two reports since the gate was asked; on every path, it demands enough new
-// probes, and an answer if the path should answer. Of the Others, it demands only that none is silent, and takes
-// their latest reports. Without data, no gate passes.
+// Judge says whether the evidence meets the limits. From every node that is a source of a path, it demands a
+// report of the plan's generation, and that it answers the gate's question or is the second since the gate was
+// asked; on every path, it demands enough new probes, and an answer if the path should answer. Of the Others, it
+// demands only that none is silent, and takes their latest reports. Without data, no gate passes.
 func Judge(limits Limits, evidence Evidence) Verdict {
 	if limits.Timeout <= 0 {
 		limits.Timeout = DefaultTimeout
@@ -244,6 +247,7 @@ func staleNodes(limits Limits, evidence Evidence, sources []string) []string {
 			from = first
 		}
 		watched := report.At.Sub(from)
+		answered, has := evidence.Answered[node]
 		switch {
 		case !ok:
 			stale = append(stale, node+" has not reported")
@@ -257,6 +261,7 @@ func staleNodes(limits Limits, evidence Evidence, sources []string) []string {
 			case silent > limits.Quiet:
 				stale = append(stale, fmt.Sprintf("%s has not reported for %s", node, silent.Round(time.Second)))
 			}
+		case has && report.Seq >= answered:
 		case report.Seq-before.Seq < 2:
 			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports",
 				node, max(report.Seq-before.Seq, 0)))
@@ -306,7 +311,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 		case ok:
 			d.missing = ""
 			if _, other := evidence.Others[path.Source.Node]; !other {
-				d.missing = wanting(limits, path.Path, asked[path.ID], after)
+				d.missing = wanting(limits, path.Path, asked[path.ID], after, evidence.First[path.Source.Node])
 			} else {
 				d.missing = idle(limits, path.Path, after, reported[path.Source.Node].At)
 			}
@@ -321,8 +326,11 @@ func compare(limits Limits, evidence Evidence) []delta {
 	return deltas
 }
 
-// wanting names the evidence that a path lacks since the gate was asked; empty if it has enough.
-func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult) string {
+// wanting names the evidence that a path lacks since the gate was asked; empty if it has enough. The report that was at
+// hand then may be older than the gate by the time between two reports. So if it is known since when the node has
+// measured for the gate, the last probe must be of that time: before its first one is decided, the path's interval
+// passes, and on a denied path the timeout.
+func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult, first time.Time) string {
 	fresh, need := between(path.Denied, baseline(asked, after), after), int64(1)
 	if path.IntervalMillis > 0 {
 		need = max(need, limits.Bake.Milliseconds()/int64(2*path.IntervalMillis))
@@ -332,6 +340,13 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 	}
 	if !path.Denied && fresh.Answered == 0 {
 		return path.ID + " got no answer at all"
+	}
+	decided := time.Duration(path.IntervalMillis) * time.Millisecond
+	if path.Denied {
+		decided += limits.Timeout
+	}
+	if !first.IsZero() && after.Last.Before(first.Add(-decided)) {
+		return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05") + ", before the gate"
 	}
 	return ""
 }

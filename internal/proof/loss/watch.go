@@ -17,6 +17,7 @@ type Watch struct {
 	paths    map[string]watched
 	clean    map[string]string                     // by node, the version of its last report, if nothing is wrong in it
 	asked    map[string]v1alpha1.ProbeReportStatus // by node, while first fresh reports are kept
+	numbers  []int64                               // of the gate's questions
 }
 
 // watched is a path of a gate, and its result from which the gate counts.
@@ -47,7 +48,7 @@ func NewWatch(limits Limits, evidence Evidence) *Watch {
 // Concern demands fresh reports only of some nodes, which are told to report at once; nil means of all. It may be
 // called before the first look only.
 func (w *Watch) Concern(nodes map[string]bool) {
-	w.evidence.First = map[string]time.Time{}
+	w.evidence.First, w.evidence.Answered = map[string]time.Time{}, map[string]int64{}
 	if nodes == nil {
 		return
 	}
@@ -59,6 +60,12 @@ func (w *Watch) Concern(nodes map[string]bool) {
 	}
 }
 
+// Question adds the number of a question that nodes were asked for this gate: reports that answer it are fresh.
+func (w *Watch) Question(number int64) { w.numbers = append(w.numbers, number) }
+
+// Watches is how long each node must measure for the gate.
+func (w *Watch) Watches() time.Duration { return w.limits.watch() }
+
 // longAgo is longer ago than any gate waits.
 const longAgo = time.Duration(math.MaxInt64)
 
@@ -69,7 +76,9 @@ func (w *Watch) Hear(heard *Hearing, now time.Time) {
 	}
 }
 
-// first keeps when each node's first report was made after the gate was asked. The one before may have been on its way.
+// first keeps which nodes have answered the gate's question, and since when each measures for it: since it saw the
+// question; or since its first report that was made after the gate was asked, if it does not know of questions. The one
+// before may have been on its way.
 func (w *Watch) first(now []v1alpha1.ProbeReport) {
 	if w.evidence.First == nil {
 		return
@@ -78,9 +87,24 @@ func (w *Watch) first(now []v1alpha1.ProbeReport) {
 		w.asked = byNode(w.evidence.Asked)
 	}
 	for i := range now {
-		status := &now[i].Status
-		if _, known := w.evidence.First[now[i].Name]; !known && status.Seq > w.asked[now[i].Name].Seq+1 {
-			w.evidence.First[now[i].Name] = status.At
+		node, status := now[i].Name, &now[i].Status
+		if _, answered := w.evidence.Answered[node]; answered {
+			continue
+		}
+		for _, number := range w.numbers {
+			answer, ok := answerTo(&now[i], number)
+			if !ok {
+				continue
+			}
+			if _, known := w.evidence.First[node]; !known {
+				w.evidence.First[node] = answer.Seen
+			}
+			if answer.Measured >= w.limits.watch() {
+				w.evidence.Answered[node] = status.Seq
+			}
+		}
+		if _, known := w.evidence.First[node]; !known && status.Seq > w.asked[node].Seq+1 {
+			w.evidence.First[node] = status.At
 		}
 	}
 }

@@ -13,12 +13,19 @@ func ReportEvery(nodes int) time.Duration {
 // trips of paths without losses are as old as that.
 func FullEvery(nodes int) time.Duration { return min(60*ReportEvery(nodes), 5*time.Minute) }
 
-// AskedEvery is the time between two reports of nodes that a gate has told to report at once. It keeps the reports
-// of so many nodes at 100 a second or fewer, for the few seconds that the gate takes.
+// AskedEvery is the time over which nodes spread their answers when a gate asks so many of them. It keeps the answers
+// at 50 a second or fewer, as ReportEvery keeps the other reports.
 func AskedEvery(nodes int) time.Duration {
-	return max(time.Second, time.Duration(nodes)*10*time.Millisecond)
+	return max(time.Second, time.Duration(nodes)*20*time.Millisecond)
 }
 
-// Asks reports whether a gate tells nodes to report at once: in a cluster of so many nodes, and with so many to be
-// told, their reports come often enough otherwise.
-func Asks(nodes, told int) bool { return 2*AskedEvery(told) <= ReportEvery(nodes) }
+// asksFrom is the smallest number of nodes of a cluster in which gates ask questions: in a smaller one, all nodes
+// report every two seconds or more often anyway.
+const asksFrom = 100
+
+// Asks reports whether gates ask nodes for a report, in a cluster of so many nodes.
+func Asks(nodes int) bool { return nodes >= asksFrom }
+
+// AnswerWithin is how long after it has measured for a gate a node reports, if the gate has asked so many nodes of a
+// cluster of so many: at once, or with its regular report if that comes sooner.
+func AnswerWithin(nodes, asked int) time.Duration { return min(AskedEvery(asked), ReportEvery(nodes)) }

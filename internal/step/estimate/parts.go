@@ -107,10 +107,6 @@ func (m *meter) parts(s *step.Step) []Part {
 // is the first, backwards) the next node and the one before.
 const peers = 5
 
-// NearFrom is the smallest number of nodes of a cluster in which a gate does not ask all of them: in a smaller one,
-// all report every two seconds or more often anyway.
-const NearFrom = 100
-
 // chain counts evicted pods by their workloads, of which each is a chain.
 func (p *Part) chain(moved []Pod, chains map[cluster.Owner]int) {
 	for _, pod := range moved {

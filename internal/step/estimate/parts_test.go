@@ -136,7 +136,7 @@ func TestGate(t *testing.T) {
 	for _, c := range []struct {
 		nodes      int
 		bake, want time.Duration
-	}{{3, 0, 2 * time.Second}, {3, 30 * time.Second, 30 * time.Second}, {5000, 5 * time.Second, 20 * time.Second}} {
+	}{{3, 0, 2 * time.Second}, {3, 30 * time.Second, 30 * time.Second}, {5000, 5 * time.Second, 15 * time.Second}} {
 		if got := takes(c.nodes, c.bake); got != c.want {
 			t.Errorf("%d nodes, watched for %s: %s, want %s", c.nodes, c.bake, got, c.want)
 		}
@@ -148,12 +148,12 @@ func TestGate(t *testing.T) {
 		nodes, asked int
 		bake, want   time.Duration
 	}{
-		{500, 0, 0, 15800 * time.Millisecond},                       // three reports, every five seconds
-		{500, 0, 10 * time.Second, 20800 * time.Millisecond},        // as many as span the bake, and two
-		{500, 100, 0, 6800 * time.Millisecond},                      // a second to tell them, and five reports
-		{5000, 300, 0, 12800 * time.Millisecond},                    // three reports, every 3 s
-		{1251, 0, 0, 20800 * time.Millisecond},                      // none is told
-		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nor here
+		{500, 0, 0, 13300 * time.Millisecond},                       // 2.5 s, and a regular report
+		{500, 0, 10 * time.Second, 20800 * time.Millisecond},        // the bake, and a regular report
+		{500, 100, 0, 6300 * time.Millisecond},                      // a second to ask, and answers within two
+		{5000, 300, 0, 12300 * time.Millisecond},                    // 3 s to ask, and answers within six
+		{1251, 0, 0, 13300 * time.Millisecond},                      // 2.5 s, and a regular report
+		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nobody is asked
 	} {
 		if got := asked(c.nodes, c.asked, c.bake); got != c.want {
 			t.Errorf("%d of %d nodes, watched for %s: %s, want %s", c.asked, c.nodes, c.bake, got, c.want)

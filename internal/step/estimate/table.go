@@ -87,16 +87,15 @@ func (p Part) Takes() time.Duration {
 	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, waiting)
 }
 
-// waits is how long a gate waits for reports: for two of every node, or, of nodes that it tells to report at once, for
-// those that span its bake, or the time until every probe is decided.
+// waits is how long a gate waits for reports: for two of every node, or for the answers of those that it asks. They
+// answer after its bake, or after the time until every probe is decided.
 func (p Part) waits() time.Duration {
-	told := cmp.Or(p.Asked, p.N)
-	if !path.Asks(p.N, told) {
+	if !path.Asks(p.N) {
 		return max(2*path.ReportEvery(p.N), time.Duration(p.Bake))
 	}
-	every, span := path.AskedEvery(told), max(time.Duration(p.Bake), loss.DefaultTimeout+loss.DefaultTimeout/4)
-	reports := 2 + (span+every-1)/every                      // the first of them may have been under way
-	return time.Duration(p.Asked)*perRequest + reports*every // all are told at once, some one by one
+	span := max(time.Duration(p.Bake), loss.DefaultTimeout+loss.DefaultTimeout/4)
+	told := time.Duration(p.Asked) * perRequest // all are told at once, some one by one
+	return told + span + path.AnswerWithin(p.N, cmp.Or(p.Asked, p.N))
 }
 
 // perRequest is the time between two requests of a run to the API server.
