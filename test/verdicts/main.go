@@ -3,8 +3,8 @@
 //	verdicts FILE... < questions
 //
 // The files are what `theseus check --from` takes; the network is the one that they show. The questions are a JSON list
-// of {"from": "namespace/pod", "to": "namespace/pod", "protocol": "TCP", "port": 80}, and the answers a list of
-// "allow", "deny" and "depends" in their order.
+// of {"from": "namespace/pod", "to": "namespace/pod", "protocol": "TCP", "port": 80}, in which an address outside of
+// the cluster may be in the place of a pod. The answers are a list of "allow", "deny" and "depends" in their order.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/network/calico"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/network/policy"
 )
 
@@ -33,9 +33,9 @@ func run(files []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	installation := calico.Driver{}.Detect(snapshot)
-	if installation == nil {
-		return errors.New("Calico is not in the input")
+	found := drivers.All().Detect(snapshot)
+	if len(found) != 1 {
+		return errors.New("there is not one network in the input")
 	}
 	var questions []struct {
 		From, To string
@@ -45,7 +45,7 @@ func run(files []string, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(io.LimitReader(in, 1<<24)).Decode(&questions); err != nil {
 		return err
 	}
-	profile := policy.ProfileOf(installation)
+	profile := policy.ProfileOf(found[0])
 	model := policy.Build(snapshot, profile, profile)
 	answers := make([]policy.Verdict, len(questions))
 	for i, q := range questions {

@@ -37,9 +37,7 @@ func (m *Model) OutsideDifferences() (found []Outside) {
 				}
 			}
 			for _, r := range ranges {
-				e := &endpoint{index: -1, outside: r.first}
-				at := spans{{m.division.at(r.first), m.division.at(r.first)}}
-				e.addresses = [2][2]spans{{at, at}, {at, at}}
+				e := m.stranger(r.first)
 				var v [2]verdict
 				for side := range v {
 					v[side] = m.flow(Side(side), direction, s.classes[0], e).evaluate(s.policies[side], nil)
@@ -58,6 +56,12 @@ func (m *Model) OutsideDifferences() (found []Outside) {
 		}
 	}
 	return found
+}
+
+// stranger is an address outside of the cluster.
+func (m *Model) stranger(address netip.Addr) *endpoint {
+	at := spans{{m.division.at(address), m.division.at(address)}}
+	return &endpoint{index: -1, outside: address, addresses: [2][2]spans{{at, at}, {at, at}}}
 }
 
 // outside are the ranges of addresses outside of the cluster that no policy divides. The first address is none of a pod

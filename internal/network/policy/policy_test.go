@@ -285,6 +285,12 @@ func TestVerdict(t *testing.T) {
 		{"only ICMP", ciliumNow, []string{ciliumText("CiliumNetworkPolicy",
 			"{endpointSelector: {}, ingress: [{fromEntities: [cluster], icmps: [{fields: [{type: 8}]}]}]}")},
 			map[string]Verdict{client + " " + web + " TCP 80": Deny}},
+		{"addresses outside", ciliumNow, []string{ciliumText("CiliumNetworkPolicy", "{endpointSelector: {}, ingress: "+
+			"[{fromCIDR: [203.0.113.0/24]}], egress: [{toEntities: [world]}], egressDeny: [{toCIDR: "+
+			"[203.0.113.9/32]}]}")},
+			map[string]Verdict{"203.0.113.7 " + web + " TCP 80": Allow, "192.0.2.1 " + web + " TCP 80": Deny,
+				web + " 203.0.113.7 TCP 80": Allow, web + " 203.0.113.9 TCP 80": Deny,
+				web + " " + client + " TCP 80": Deny}},
 		{"nodes", ciliumNow, []string{ciliumText("CiliumNetworkPolicy",
 			"{endpointSelector: {}, ingress: [{fromEntities: [remote-node]}]}")},
 			map[string]Verdict{agent + " " + web + " TCP 80": Allow, client + " " + web + " TCP 80": Deny}},

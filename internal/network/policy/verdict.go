@@ -1,23 +1,26 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+)
 
-// Verdict returns the verdict of a profile on one connection between two pods, given as namespace/name. It depends
-// where a policy that is left out may decide.
+// Verdict returns the verdict of a profile on one connection. Its ends are pods, given as namespace/name, or one of
+// them an address outside of the cluster. It depends where a policy that is left out may decide.
 func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) {
-	source, err := m.find(from)
+	a, source, err := m.end(from)
 	if err != nil {
 		return "", err
 	}
-	target, err := m.find(to)
+	b, target, err := m.end(to)
 	if err != nil {
 		return "", err
 	}
 	if protocolAt(port.Protocol) < 0 || port.Number < firstPort || port.Number > lastPort {
 		return "", fmt.Errorf("%s is not a port", port)
 	}
-	a, b := m.byPod[source], m.byPod[target]
-	own := (a.class == nil || b.class == nil) && m.pods[source].Spec.NodeName == m.pods[target].Spec.NodeName
+	own := (a.class == nil || b.class == nil) && source >= 0 && target >= 0 &&
+		m.pods[source].Spec.NodeName == m.pods[target].Spec.NodeName
 	if source == target || own {
 		return Allow, nil
 	}
@@ -34,6 +37,18 @@ func (m *Model) Selected(side Side, direction Direction, name string) bool {
 		return false
 	}
 	return len(m.readings[side].selecting[direction][m.byPod[i].class.index]) > 0
+}
+
+// end is one end of a connection: a pod with its index, or an address outside of the cluster and -1.
+func (m *Model) end(name string) (*endpoint, int, error) {
+	if address, err := netip.ParseAddr(name); err == nil {
+		return m.stranger(address), -1, nil
+	}
+	i, err := m.find(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return m.byPod[i], i, nil
 }
 
 func (m *Model) find(name string) (int, error) {
