@@ -90,8 +90,9 @@ var known = []recognised{
 		chained: true,
 		why: "it adds itself to the file that comes first, some time after that file was written: pods that start " +
 			"on a switched node before that are not in the mesh, and not protected by it",
-		instead: "let Istio set pods up by init containers for the time of the change: install it without its CNI " +
-			"plugin (istioctl install --set components.cni.enabled=false), restart the mesh's pods, and plan again"},
+		instead: "let Istio set pods up by init containers for the time of the change: install Istio again with " +
+			"your own values and components.cni.enabled=false, restart the mesh's pods, and plan again (not in " +
+			"ambient mode, which needs the plugin)"},
 	{name: "Linkerd's CNI plugin", set: "linkerd-cni", plugins: []string{"linkerd-cni"},
 		chained: true,
 		why: "it adds itself to the file that comes first, some time after that file was written: pods that start " +
