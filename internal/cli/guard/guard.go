@@ -61,10 +61,11 @@ func NewCommand(a *app.App) *cobra.Command {
 			"proves that they measure,\n" +
 			"measures a baseline, runs the command once on this machine, watches until no probe was " +
 			"lost for --quiet, gives the\n" +
-			"verdict, and removes everything that it installed. It watches after every command, also one that " +
-			"returns before its\n" +
-			"work is done. It also makes new pods before, during and after the change: one that gets no network is " +
-			"a loss. The\n" +
+			"verdict, and removes everything that it installed. It does not know whether work " +
+			"that the command began goes on:\n" +
+			"let the command wait, or set a longer --quiet. It also makes new pods before, during and after the " +
+			"change: one that\n" +
+			"gets no network is a loss. The " +
 			"command line is stored in the cluster: give secrets to the command by files or by the environment. For " +
 			"changes that\n" +
 			"take days, or that others make, use theseus guard start.\n\n" +

@@ -120,8 +120,8 @@ func capabilities(conf string) cni.Capabilities {
 	return cni.Capabilities{
 		CIDRSource: "node", KeptFirst: 2, KeptLast: 1, Encapsulation: "none", HostLinks: []string{"veth*"},
 		ConfName: conf, Policy: cni.PolicyNone, SwitchedPerNode: true, MasqueradesAll: true,
-		Unattached: "kindnetd deletes routes by which another network would reach them (to the range of a node), and " +
-			"its pods are on no bridge from which Theseus has taken any",
+		Unattached: "if a node's pod range is routed through a gateway other than that node, kindnetd deletes the " +
+			"route; and its pods are not attached to a bridge, and Theseus can only adopt pods from a bridge",
 	}
 }
 
