@@ -130,7 +130,7 @@ func (w *watcher) hear(ctx context.Context) {
 		w.lock.Lock()
 		defer w.lock.Unlock()
 		if begin {
-			w.talk.Listen()
+			w.talk.Listen(time.Now())
 		}
 		return w.talk.Heard()
 	}

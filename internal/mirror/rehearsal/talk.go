@@ -53,6 +53,9 @@ type Talk struct {
 	answers []answer
 	spells  map[spell]stretch
 	last    time.Time
+	// listening is since when answers count for Heard; after says that this was when the change had begun.
+	listening time.Time
+	after     bool
 }
 
 // group is which pods are ready, and since when the same ones are.
@@ -141,7 +144,9 @@ func (t *Talk) Look(now Seen) {
 // judge compares an answer with those before the change.
 func (t *Talk) judge(a answer) {
 	one := &t.asked[a.pair]
-	one.recent++
+	if !a.at.Before(t.listening) {
+		one.recent++
+	}
 	switch {
 	case !t.began:
 		one.before++
@@ -181,9 +186,9 @@ func (t *Talk) Again() {
 	t.ready, t.pods, t.answers, t.spells = nil, nil, nil, map[spell]stretch{}
 }
 
-// Listen begins to count anew for Heard.
-func (t *Talk) Listen() {
-	t.answers = nil
+// Listen begins to count anew for Heard: what pods see from now on. Answers from before are still judged.
+func (t *Talk) Listen(now time.Time) {
+	t.listening, t.after = now, t.began
 	for i := range t.asked {
 		t.asked[i].recent = 0
 	}
@@ -194,15 +199,16 @@ func (t *Talk) Heard() bool {
 	return !slices.ContainsFunc(t.asked, func(a Asked) bool { return a.Unlike == "" && a.recent < enough })
 }
 
-// Begin says that the change begins: until now, connections should have been as the policies say.
+// Begin says that the change begins: until now, connections should have been as the policies say. Answers that wait
+// are of the time before.
 func (t *Talk) Begin() {
-	t.began = true
+	t.began, t.answers = true, nil
 	for i := range t.asked {
 		one := &t.asked[i]
 		switch {
 		case one.Unlike != "":
-		case one.before == 0:
-			one.Unlike = "it was not asked before the change: its pods were not ready, or their logs could not be read"
+		case one.before < enough:
+			one.Unlike = "it was not tried often enough before the change" + untried
 		case one.Denied && one.through > 0:
 			one.Unlike = "policies deny it, and it got through before the change"
 		case !one.Denied && 2*one.through < one.before:
@@ -211,8 +217,18 @@ func (t *Talk) Begin() {
 	}
 }
 
-// End says that the run has ended: what is not as before stays so.
+// untried is why a connection was not tried.
+const untried = ": its pods were not ready, or their logs could not be read"
+
+// End says that the run has ended: what is not as before stays so. A connection that nobody tried since is not
+// compared.
 func (t *Talk) End() {
+	for i := range t.asked {
+		one := &t.asked[i]
+		if one.Unlike == "" && (one.Asked == 0 || t.after && one.recent < enough) {
+			one.Unlike = "it was not tried often enough after the change" + untried
+		}
+	}
 	for key, lasts := range t.spells {
 		if lasts.n >= enough && t.last.Sub(lasts.last) <= gap {
 			t.asked[key.pair].Lasting = true

@@ -74,7 +74,7 @@ func TestTalk(t *testing.T) {
 			talk.Answer(noon.Add(time.Duration(at)*time.Second), "a", 0, sees)
 		}
 		const first = 20
-		talk.Listen()
+		talk.Listen(noon)
 		for i := range first {
 			second(i, c.before, true)
 			if heard := talk.Heard(); heard != (i >= 5+3+2) { // ready since the first look, and judged later
@@ -140,6 +140,54 @@ func TestTalkAway(t *testing.T) {
 		talk.Answer(noon, "a", 1, true) // no such connection
 		talk.Answer(noon, "a", -1, true)
 		look(20, true)
+	}
+}
+
+// TestTalkEnd: a connection is compared only if it was tried often enough before the change and after it. What leaked
+// before Listen is judged after it.
+func TestTalkEnd(t *testing.T) {
+	const often = "it was not tried often enough "
+	for name, c := range map[string]struct {
+		before, during, after int // seconds
+		listen                bool
+		leaks                 int
+		unlike                string
+	}{
+		"well":                     {before: 20, during: 20, after: 20, listen: true},
+		"hardly tried before":      {before: 9, during: 20, after: 20, listen: true, unlike: often + "before the change"},
+		"not tried since":          {before: 20, unlike: often + "after the change"},
+		"never after it":           {before: 20, during: 20, listen: true, unlike: often + "after the change"},
+		"hardly after it":          {before: 20, during: 20, after: 5, listen: true, unlike: often + "after the change"},
+		"the run fails":            {before: 20, during: 20},
+		"leaks as the change ends": {before: 20, during: 20, after: 20, listen: true, leaks: 2},
+	} {
+		talk := (&Copy{Traffic: []Pair{{From: "Pod shop/a", To: "Pod shop/b", Denied: true, DeniedAfter: true}}}).
+			NewTalk(nil)
+		at := noon
+		look := func(seconds int, through func(int) bool) {
+			for i := range seconds {
+				talk.Look(Seen{At: at, Pods: []corev1.Pod{talker("a"), talker("b")}})
+				talk.Answer(at, "a", 0, through(i))
+				at = at.Add(time.Second)
+			}
+		}
+		never := func(int) bool { return false }
+		talk.Listen(at)
+		look(c.before, never)
+		talk.Begin()
+		look(c.during, func(i int) bool { return i >= c.during-c.leaks })
+		if c.listen {
+			talk.Listen(at)
+			look(c.after, never)
+			if talk.Heard() != (c.after > 5) {
+				t.Errorf("%s: heard: %v", name, talk.Heard())
+			}
+		}
+		talk.End()
+		if got := talk.Asked()[0]; got.Leaked != c.leaks || !strings.HasPrefix(got.Unlike, c.unlike) ||
+			(c.unlike == "") != (got.Unlike == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
