@@ -89,8 +89,10 @@ func TestTalked(t *testing.T) {
 		passed, covered bool
 		why             string
 	}{
-		"well":         {true, rehearsal.Asked{Pair: pair, Asked: 9}, true, true, "Nothing was lost"},
-		"lost a few":   {true, rehearsal.Asked{Pair: pair, Asked: 9, Lost: 2}, true, true, "Nothing was lost"},
+		"well":       {true, rehearsal.Asked{Pair: pair, Asked: 9}, true, true, "Nothing was lost"},
+		"lost a few": {true, rehearsal.Asked{Pair: pair, Asked: 9, Lost: 2}, true, true, "Nothing was lost"},
+		"lost in two runs": {true, rehearsal.Asked{Pair: pair, Asked: 9, Lost: 4, LostBack: 2}, true, true,
+			"Nothing was lost"},
 		"lost":         {true, rehearsal.Asked{Pair: pair, Asked: 9, Lost: 3}, false, true, "3 connections"},
 		"leaked":       {true, rehearsal.Asked{Pair: pair, Asked: 9, Leaked: 1}, false, true, "policies deny"},
 		"will change":  {true, rehearsal.Asked{Pair: pair, Asked: 9, Changed: 9, Lasting: true}, true, true, "Nothing"},

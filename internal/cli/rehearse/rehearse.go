@@ -446,6 +446,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		fmt.Fprintf(a.Err, "the change begins again, and runs to its end\n")
 	}
 	r.Migration = p.Name
+	w.final()
 	end := carryOut(ctx, a, s.Client, p, w)
 	unread := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
 		return r.judge(ctx, s.Client, p, from.plan)

@@ -146,6 +146,13 @@ func (w *watcher) begin() {
 	w.talk.Begin()
 }
 
+// final says that the run to the end begins.
+func (w *watcher) final() {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.talk.Final(time.Now())
+}
+
 // ended is what became of the connections when nothing is looked at any more.
 func (w *watcher) ended() []rehearsal.Asked {
 	w.lock.Lock()

@@ -30,10 +30,12 @@ type Asked struct {
 	// Asked counts the times, while both ends had been ready for a while. Lost of them policies allow before and after
 	// the change, and got no answer; Leaked of them they deny, and got through. Changed of them were no longer as
 	// before the change, as the policies say.
-	Asked   int `json:"asked"`
-	Lost    int `json:"lost,omitempty"`
-	Leaked  int `json:"leaked,omitempty"`
-	Changed int `json:"changed,omitempty"`
+	Asked int `json:"asked"`
+	Lost  int `json:"lost,omitempty"`
+	// LostBack of those Lost were lost before the run to the end began: in the run that was rolled back.
+	LostBack int `json:"lostBack,omitempty"`
+	Leaked   int `json:"leaked,omitempty"`
+	Changed  int `json:"changed,omitempty"`
 	// Longest is for how long one pod saw this without an interruption; Lasting says that it was for Lasts, or until
 	// the end of the run.
 	Longest step.Duration `json:"longest,omitempty"`
@@ -56,6 +58,7 @@ type Talk struct {
 	// listening is since when answers count for Heard; after says that this was when the change had begun.
 	listening time.Time
 	after     bool
+	final     time.Time // when the run to the end began
 }
 
 // group is which pods are ready, and since when the same ones are.
@@ -176,6 +179,9 @@ func (t *Talk) judge(a answer) {
 		one.Leaked++
 	default:
 		one.Lost++
+		if t.final.IsZero() || a.at.Before(t.final) {
+			one.LostBack++
+		}
 	}
 	one.Longest = max(one.Longest, step.Duration(lasts.last.Sub(lasts.since)))
 	one.Lasting = one.Lasting || time.Duration(one.Longest) >= Lasts
@@ -211,11 +217,15 @@ func (t *Talk) Begin() {
 			one.Unlike = "it was not tried often enough before the change" + untried
 		case one.Denied && one.through > 0:
 			one.Unlike = "policies deny it, and it got through before the change"
-		case !one.Denied && 2*one.through < one.before:
-			one.Unlike = "policies allow it, and it got no answer before the change"
+		case !one.Denied && one.through < one.before:
+			one.Unlike = fmt.Sprintf("policies allow it, and %d of %d got no answer before the change",
+				one.before-one.through, one.before)
 		}
 	}
 }
+
+// Final says that the run begins that goes to the end: the change allows losses in each run.
+func (t *Talk) Final(now time.Time) { t.final = now }
 
 // untried is why a connection was not tried.
 const untried = ": its pods were not ready, or their logs could not be read"
@@ -307,11 +317,11 @@ func TalkText(all []Asked) string {
 }
 
 // TalkWrong says why connections between stand-ins keep a change from passing, if they do: one that policies deny got
-// through, or more were lost than the change allows, or one of them for long.
+// through, or more were lost in a run than the change allows, or one of them for long.
 func TalkWrong(all []Asked, maxLost int64) string {
-	var lost int64
+	back, final := 0, 0
 	for _, one := range all {
-		lost += int64(one.Lost)
+		back, final = back+one.LostBack, final+one.Lost-one.LostBack
 		switch {
 		case one.Leaked > 0:
 			return fmt.Sprintf("policies deny a connection between stand-ins, and it got through %s: %s",
@@ -321,9 +331,9 @@ func TalkWrong(all []Asked, maxLost int64) string {
 				one.Pair)
 		}
 	}
-	if lost > maxLost {
-		return fmt.Sprintf("%s between stand-ins got no answer, and the change allows %d",
-			cluster.Count(int(lost), "connection"), maxLost)
+	if lost := max(back, final); int64(lost) > maxLost {
+		return fmt.Sprintf("%s between stand-ins got no answer in one run, and the change allows %d",
+			cluster.Count(lost, "connection"), maxLost)
 	}
 	return ""
 }

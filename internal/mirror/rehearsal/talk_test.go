@@ -44,7 +44,7 @@ func TestTalk(t *testing.T) {
 		"denied":          {pair: Pair{Denied: true, DeniedAfter: true}, other: never, away: never, seconds: minute},
 		"lost for a time": {before: true, other: gone(10, 20), away: never, seconds: minute, lost: 10},
 		"lost, more than is allowed": {before: true, other: gone(10, 35), away: never, seconds: minute, lost: 25,
-			wrong: "25 connections between stand-ins got no answer, and the change allows 20"},
+			wrong: "25 connections between stand-ins got no answer in one run, and the change allows 20"},
 		"lost for long": {before: true, other: gone(10, 56), away: never, seconds: 2 * minute, lost: 46, lasting: true,
 			trap: "traffic", wrong: "that policies allow got no answer any more"},
 		"lost until the end": {before: true, other: gone(50, minute), away: never, seconds: minute, lost: 10,
@@ -61,7 +61,7 @@ func TestTalk(t *testing.T) {
 		"not as the policies say": {pair: Pair{Denied: true, DeniedAfter: true}, before: true, other: never,
 			away: never, seconds: minute, unlike: "policies deny it, and it got through before the change"},
 		"no answer": {before: false, other: never, away: never, seconds: minute,
-			unlike: "policies allow it, and it got no answer before the change"},
+			unlike: "policies allow it, and 16 of 16 got no answer before the change"},
 	} {
 		c.pair.From, c.pair.To, c.pair.Service, c.pair.Port = "Pod shop/a", "Pod shop/b", "shop/b", 80
 		talk := (&Copy{Traffic: []Pair{c.pair}}).NewTalk(nil)
@@ -140,6 +140,47 @@ func TestTalkAway(t *testing.T) {
 		talk.Answer(noon, "a", 1, true) // no such connection
 		talk.Answer(noon, "a", -1, true)
 		look(20, true)
+	}
+}
+
+// TestTalkRuns: a connection that was lossy before the change is not compared, and the losses of the run that is rolled
+// back and of the run to the end are not added.
+func TestTalkRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, back, final int // lost
+		unlike, wrong       string
+	}{
+		"none":          {},
+		"lossy before":  {before: 1, back: 9, unlike: "policies allow it, and 1 of 12 got no answer before the change"},
+		"less in each":  {back: 5, final: 5},
+		"more in one":   {back: 6, wrong: "6 connections between stand-ins got no answer in one run"},
+		"more at last":  {back: 5, final: 7, wrong: "7 connections between stand-ins got no answer in one run"},
+		"no run to end": {back: 3},
+	} {
+		talk := (&Copy{Traffic: []Pair{{From: "Pod shop/a", To: "Pod shop/b"}}}).NewTalk(nil)
+		at := noon
+		look := func(lost int) {
+			for i := range 20 {
+				talk.Look(Seen{At: at, Pods: []corev1.Pod{talker("a"), talker("b")}})
+				talk.Answer(at, "a", 0, i < 10-lost || i >= 10)
+				at = at.Add(time.Second)
+			}
+		}
+		look(c.before)
+		talk.Begin()
+		look(c.back)
+		talk.Final(at)
+		look(c.final)
+		talk.Listen(at)
+		look(0)
+		talk.End()
+		got := talk.Asked()
+		if got[0].Unlike != c.unlike || c.unlike == "" && (got[0].LostBack != c.back || got[0].Lost != c.back+c.final) {
+			t.Errorf("%s: %+v", name, got[0])
+		}
+		if wrong := TalkWrong(got, 5); (wrong == "") != (c.wrong == "") || !strings.HasPrefix(wrong, c.wrong) {
+			t.Errorf("%s: %q", name, wrong)
+		}
 	}
 }
 
