@@ -95,7 +95,7 @@ func (m *maker) traffic() {
 				return false
 			}
 			_, number := through(pod, port)
-			return number > 0 || len(copies[of[key(pod)]].labels) > 0
+			return number > 0 || m.alone(copies[of[key(pod)]])
 		}})
 	byName := map[string]*corev1.Pod{}
 	for i := range m.original.Pods {
@@ -166,6 +166,15 @@ func sendsTo(port corev1.ServicePort, pod *corev1.Pod) int32 {
 		}
 	}
 	return 0
+}
+
+// alone reports whether a Service can send to the pods of a workload of the copy, and to no others.
+func (m *maker) alone(pods *podOf) bool {
+	set := labels.SelectorFromSet(pods.labels)
+	return len(pods.labels) > 0 && !slices.ContainsFunc(m.pods, func(other podOf) bool {
+		return other.namespace == pods.namespace && other.workload != pods.workload &&
+			set.Matches(labels.Set(other.labels))
+	})
 }
 
 // asked adds a Service with which a port of a workload can be asked, and returns its name.
