@@ -246,9 +246,31 @@ func (now *Seen) refused() (all []refusal) {
 	}
 	for i := range now.Jobs {
 		one := &now.Jobs[i]
-		add("Job", &one.ObjectMeta, one.Status.Active < wants(one.Spec.Parallelism))
+		add("Job", &one.ObjectMeta, lacksPods(one))
 	}
 	return all
+}
+
+// lacksPods reports whether a Job has fewer pods than it should have now: one that has ended, or nearly so, needs
+// fewer.
+func lacksPods(one *batchv1.Job) bool {
+	if slices.ContainsFunc(one.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue && slices.Contains([]batchv1.JobConditionType{batchv1.JobComplete,
+			batchv1.JobFailed, batchv1.JobSuspended, batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget}, c.Type)
+	}) {
+		return false
+	}
+	want := int32(1)
+	if one.Spec.Parallelism != nil {
+		want = *one.Spec.Parallelism
+	}
+	switch {
+	case one.Spec.Completions != nil:
+		want = min(want, *one.Spec.Completions-one.Status.Succeeded)
+	case one.Status.Succeeded > 0: // the others end, and no new ones begin
+		want = 0
+	}
+	return one.Status.Active < want
 }
 
 // endedLately reports whether a container of a pod has ended so lately that the kubelet still counts it as crashing,

@@ -362,6 +362,16 @@ func TestRefusedByEvents(t *testing.T) {
 	whole.Status.Replicas = 2
 	daemon := appsv1.DaemonSet{ObjectMeta: meta("log"), Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2}}
 	job := batchv1.Job{ObjectMeta: meta("sum")}
+	refusedJob := func(edit func(*batchv1.Job)) Seen {
+		one := job.DeepCopy()
+		edit(one)
+		return Seen{Jobs: []batchv1.Job{*one}, Events: []corev1.Event{event("sum", hook, 0)}}
+	}
+	finished := func(condition batchv1.JobConditionType, status corev1.ConditionStatus) Seen {
+		return refusedJob(func(one *batchv1.Job) {
+			one.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: status}}
+		})
+	}
 	for name, c := range map[string]struct {
 		seen Seen
 		want string
@@ -372,6 +382,22 @@ func TestRefusedByEvents(t *testing.T) {
 			`pods "log-" is forbidden: exceeded quota`, 0)}}, "DaemonSet shop/log"},
 		"Job": {Seen{Jobs: []batchv1.Job{job}, Events: []corev1.Event{event("sum",
 			`admission webhook "a" denied the request`, 0)}}, "Job shop/sum"},
+		"Job that is complete":   {finished(batchv1.JobComplete, corev1.ConditionTrue), ""},
+		"Job that failed":        {finished(batchv1.JobFailed, corev1.ConditionTrue), ""},
+		"Job that is suspended":  {finished(batchv1.JobSuspended, corev1.ConditionTrue), ""},
+		"Job that was suspended": {finished(batchv1.JobSuspended, corev1.ConditionFalse), "Job shop/sum"},
+		"Job that is nearly done": {refusedJob(func(one *batchv1.Job) {
+			one.Spec.Parallelism, one.Spec.Completions = new(int32(3)), new(int32(5))
+			one.Status.Succeeded, one.Status.Active = 4, 1
+		}), ""},
+		"Job with more to do": {refusedJob(func(one *batchv1.Job) {
+			one.Spec.Parallelism, one.Spec.Completions = new(int32(3)), new(int32(5))
+			one.Status.Succeeded, one.Status.Active = 3, 1
+		}), "Job shop/sum"},
+		"Job of which one succeeded": {refusedJob(func(one *batchv1.Job) {
+			one.Spec.Parallelism = new(int32(3))
+			one.Status.Succeeded, one.Status.Active = 1, 1
+		}), ""},
 		"whole": {Seen{StatefulSets: []appsv1.StatefulSet{whole}, Events: []corev1.Event{event("db", hook, 0)}}, ""},
 		"old": {Seen{StatefulSets: []appsv1.StatefulSet{set},
 			Events: []corev1.Event{event("db", hook, refusedLately)}}, ""},
