@@ -252,9 +252,9 @@ func (t *Talk) Asked() []Asked { return slices.Clone(t.asked) }
 // shown is a connection that stayed otherwise than before the change as a trap.
 func (a Asked) shown() Shown {
 	s := Shown{Trap: TrapPolicy, Object: a.To, ends: []string{namespaceOf(a.From), namespaceOf(a.To)}}
-	how := "got through before, and gets no answer any more"
+	how := "worked before the change and now gets no answer"
 	if a.Denied {
-		how = "got no answer before, and gets through now"
+		how = "got no answer before the change and now gets through"
 	} else if !a.DeniedAfter {
 		s.Trap = TrapTraffic
 	}
@@ -284,7 +284,7 @@ func (w *Watch) Heard(all []Asked) {
 func TalkTable(all []Asked) Table {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Asked) int { return b.trouble() - a.trouble() })
-	return tableOf("Connections between stand-ins", []string{"FROM", "TO", "SERVICE", "POLICIES SAY", "ASKED", "LOST",
+	return tableOf("Connections between stand-ins", []string{"FROM", "TO", "SERVICE", "POLICIES SAY", "TRIED", "LOST",
 		"LEAKED", "CHANGED", "LONGEST"}, all, func(a Asked) []string {
 		return []string{a.From, a.To, fmt.Sprintf("%s:%d", a.Service, a.Port), cmp.Or(a.Unlike, a.says()),
 			fmt.Sprint(a.Asked), fmt.Sprint(a.Lost), fmt.Sprint(a.Leaked), fmt.Sprint(a.Changed),
@@ -308,7 +308,7 @@ func TalkText(all []Asked) string {
 				time.Duration(one.Longest).Round(time.Second)))
 		}
 	}
-	text := fmt.Sprintf("connections between stand-ins: %d of %d compared, asked %s, %d lost, %d leaked", compared,
+	text := fmt.Sprintf("connections between stand-ins: %d of %d compared, tried %s, %d lost, %d leaked", compared,
 		len(all), cluster.Count(asked, "time"), lost, leaked)
 	if len(names) > 0 {
 		text += ": " + few(names)

@@ -102,7 +102,8 @@ func TestTalk(t *testing.T) {
 		w := Watch{}
 		w.Heard(talk.Asked())
 		if shown := w.Shown(nil); len(shown) > 1 || (len(shown) == 1) != (c.trap != "") ||
-			len(shown) == 1 && (string(shown[0].Trap) != c.trap || shown[0].Object != "Pod shop/b") {
+			len(shown) == 1 && (string(shown[0].Trap) != c.trap || shown[0].Object != "Pod shop/b" ||
+				!strings.Contains(shown[0].What, " before the change and now g")) {
 			t.Errorf("%s: %v", name, shown)
 		}
 		if wrong := TalkWrong(talk.Asked(), 20); (wrong == "") != (c.wrong == "") || !strings.Contains(wrong, c.wrong) {
@@ -195,10 +196,10 @@ func TestTalkEnd(t *testing.T) {
 		unlike                string
 	}{
 		"well":                     {before: 20, during: 20, after: 20, listen: true},
-		"hardly tried before":      {before: 9, during: 20, after: 20, listen: true, unlike: often + "before the change"},
-		"not tried since":          {before: 20, unlike: often + "after the change"},
-		"never after it":           {before: 20, during: 20, listen: true, unlike: often + "after the change"},
-		"hardly after it":          {before: 20, during: 20, after: 5, listen: true, unlike: often + "after the change"},
+		"hardly tried before":      {before: 9, during: 20, after: 20, listen: true, unlike: often + "before"},
+		"not tried since":          {before: 20, unlike: often + "after"},
+		"never after it":           {before: 20, during: 20, listen: true, unlike: often + "after"},
+		"hardly after it":          {before: 20, during: 20, after: 5, listen: true, unlike: often + "after"},
 		"the run fails":            {before: 20, during: 20},
 		"leaks as the change ends": {before: 20, during: 20, after: 20, listen: true, leaks: 2},
 	} {
