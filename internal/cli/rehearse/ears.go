@@ -3,7 +3,9 @@ package rehearse
 import (
 	"bufio"
 	"context"
+	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,14 +25,14 @@ const mostFollowed = 60
 type ears struct {
 	client *kube.Client
 	asking map[string]bool
-	heard  func(pod types.UID, number int, through bool)
+	heard  func(at time.Time, pod types.UID, number int, through bool)
 	done   sync.WaitGroup
 
 	lock      sync.Mutex
 	following map[types.UID]string // the workload of each pod
 }
 
-func newEars(client *kube.Client, made *rehearsal.Copy, heard func(types.UID, int, bool)) *ears {
+func newEars(client *kube.Client, made *rehearsal.Copy, heard func(time.Time, types.UID, int, bool)) *ears {
 	return &ears{client: client, asking: made.Asking(), heard: heard, following: map[types.UID]string{}}
 }
 
@@ -67,15 +69,34 @@ func (e *ears) follow(ctx context.Context, pods []corev1.Pod) {
 // read reads the log of one pod, from now on.
 func (e *ears) read(ctx context.Context, namespace, name, container string, uid types.UID) {
 	stream, err := e.client.Typed.CoreV1().Pods(namespace).GetLogs(name, &corev1.PodLogOptions{Container: container,
-		Follow: true, TailLines: new(int64(0))}).Stream(ctx)
+		Follow: true, Timestamps: true, TailLines: new(int64(0))}).Stream(ctx)
 	if err != nil {
 		return // follow tries again
 	}
 	defer stream.Close() //nolint:errcheck // it was only read
 	lines := bufio.NewScanner(stream)
+	var node clock
 	for lines.Scan() {
-		if number, through, ok := standin.Answer(lines.Text()); ok {
-			e.heard(uid, number, through)
+		stamp, said, _ := strings.Cut(lines.Text(), " ")
+		number, through, ok := standin.Answer(said)
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if ok && err == nil {
+			e.heard(node.date(at, time.Now()), uid, number, through)
 		}
 	}
+}
+
+// clock tells the times of a node on this machine's clock.
+type clock struct {
+	known bool
+	ahead time.Duration // this machine's clock before the node's, with the delay of the fastest line
+}
+
+// date is when a line was written that a node has stamped and that is read now. Lines come late, for example after a
+// pause of the connection, and the clocks differ: the fastest line says by how much.
+func (c *clock) date(stamp, now time.Time) time.Time {
+	if ahead := now.Sub(stamp); !c.known || ahead < c.ahead {
+		c.known, c.ahead = true, ahead
+	}
+	return stamp.Add(c.ahead)
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // TestEars: the logs of ready pods of the workloads that ask are read from now on, each once, and only lines about
-// connections count. A log that ends is read again.
+// connections count. They are dated by the stamps of the log. A log that ends is read again.
 func TestEars(t *testing.T) {
 	var lock sync.Mutex
 	var read []string
@@ -31,7 +31,12 @@ func TestEars(t *testing.T) {
 		read = append(read, r.URL.Path+" "+r.URL.Query().Get("tailLines")+" "+r.URL.Query().Get("container"))
 		n := len(read)
 		lock.Unlock()
-		fmt.Fprint(w, "level=INFO msg=\"stand-in serves\"\nasked 1 true\nasked 1 maybe\n")
+		if r.URL.Query().Get("timestamps") != "true" {
+			t.Error("the lines are not stamped")
+		}
+		stamp := func(late time.Duration) string { return time.Now().Add(-late).Format(time.RFC3339Nano) }
+		fmt.Fprintf(w, "%s level=INFO msg=\"stand-in serves\"\n%s asked 1 true\nasked 1 true\nyesterday asked 1 true\n"+
+			"%s asked 1 false\n%[1]s asked 1 maybe\n", stamp(0), stamp(0), stamp(time.Minute))
 		w.(http.Flusher).Flush()
 		if n > 1 {
 			<-r.Context().Done()
@@ -46,9 +51,12 @@ func TestEars(t *testing.T) {
 	}
 	var heard []string
 	e := newEars(&kube.Client{Typed: typed}, &rehearsal.Copy{Traffic: []rehearsal.Pair{{From: "Pod shop/a"}}},
-		func(pod types.UID, number int, through bool) {
+		func(at time.Time, pod types.UID, number int, through bool) {
 			lock.Lock()
 			defer lock.Unlock()
+			if late := time.Since(at); through != (late < 30*time.Second) {
+				t.Errorf("%t, %s late", through, late)
+			}
 			heard = append(heard, fmt.Sprintf("%s %d %t", pod, number, through))
 		})
 	pod := func(name string, ready corev1.ConditionStatus) corev1.Pod {
@@ -67,15 +75,32 @@ func TestEars(t *testing.T) {
 		lock.Lock()
 		n := len(heard)
 		lock.Unlock()
-		if n == 2 {
+		if n == 4 {
 			break
 		}
 	}
 	stop()
 	e.done.Wait()
 	const log = "/api/v1/namespaces/shop/pods/a/log 0 main"
-	if !slices.Equal(heard, []string{"a-uid 1 true", "a-uid 1 true"}) || !slices.Equal(read, []string{log, log}) {
+	if !slices.Equal(heard, []string{"a-uid 1 true", "a-uid 1 false", "a-uid 1 true",
+		"a-uid 1 false"}) || !slices.Equal(read, []string{log, log}) {
 		t.Errorf("heard %q of %q", heard, read)
+	}
+}
+
+// TestClock: lines are dated on this machine's clock, also if the node's is another one. One that comes late is dated
+// when it was written.
+func TestClock(t *testing.T) {
+	now := time.Now()
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		var c clock
+		for i, line := range []struct{ written, read, want time.Duration }{ // seconds
+			{0, 2, 2}, {3, 3, 3}, {4, 14, 4}, {5, 14, 5}, {15, 16, 15}} {
+			got := c.date(now.Add(line.written*time.Second-ahead), now.Add(line.read*time.Second))
+			if !got.Equal(now.Add(line.want * time.Second)) {
+				t.Errorf("line %d of a node that is %s behind: %s", i, ahead, got.Sub(now))
+			}
+		}
 	}
 }
 

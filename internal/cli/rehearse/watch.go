@@ -110,19 +110,20 @@ func (w *watcher) look(now rehearsal.Seen) {
 	}
 }
 
-// answered takes in what a stand-in saw of a connection.
-func (w *watcher) answered(pod types.UID, number int, through bool) {
+// answered takes in what a stand-in saw of a connection at a time.
+func (w *watcher) answered(at time.Time, pod types.UID, number int, through bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if !w.off {
-		w.talk.Answer(time.Now(), pod, number, through)
+		w.talk.Answer(at, pod, number, through)
 	}
 }
 
 // hearing bounds the wait for stand-ins to have opened each of their connections a few times.
 const hearing = 40 * time.Second
 
-// hear waits until stand-ins have opened each of their connections a few times from now on.
+// hear waits until stand-ins have opened each of their connections a few times from now on. Those that are not heard of
+// in time are not compared (Begin, End).
 func (w *watcher) hear(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hearing)
 	defer cancel()
