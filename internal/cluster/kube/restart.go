@@ -26,23 +26,28 @@ type podsBefore struct {
 }
 
 // observeRestart reports a restart as done if the node has a Ready pod of the DaemonSet's current template. If the pod
-// must be recreated, it must not be one that existed at the first observation.
+// must be recreated, it must not be one that existed at the first observation. On a node that was removed it is done,
+// too, although pod garbage collection has not deleted the pod yet.
 func (a *Actor) observeRestart(ctx context.Context, do step.Restart,
-	seen json.RawMessage) (engine.Observation, error) {
-	before, first, err := readPods(do, seen)
+	known json.RawMessage) (engine.Observation, error) {
+	before, first, err := readPods(do, known)
 	if err != nil {
 		return engine.Observation{}, err
 	}
 	now, err := a.outdated(ctx, do, before, a.Clock.Now())
-	if err == nil && len(now.all) == 0 {
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	seen := engine.Observation{Done: now.missing == "" && !first}
+	if do.Always {
+		seen.Before = jsonOf(podsBefore{now.all})
+	}
+	if !seen.Done {
 		if node, err := a.node(ctx, do.NodeName); err != nil || node == nil {
 			return nodeGone(), err
 		}
 	}
-	if err != nil || !do.Always {
-		return engine.Observation{Done: now.missing == "" && err == nil}, err
-	}
-	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
+	return seen, nil
 }
 
 // readPods returns the pods that a restart must replace regardless of their template; first is true at the first
@@ -59,7 +64,7 @@ func readPods(do step.Restart, seen json.RawMessage) (before []types.UID, first 
 }
 
 // restart deletes the pods of earlier templates, and, if the pod must be recreated, all pods that existed before. Then
-// it waits for the replacement.
+// it waits for the replacement, unless the node is removed meanwhile.
 func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessage) (err error) {
 	before, first, err := readPods(do, seen)
 	if err != nil {
@@ -110,16 +115,24 @@ func (a *Actor) restart(ctx context.Context, do step.Restart, seen json.RawMessa
 			a.Note("waiting: " + now.missing)
 			said = now.missing
 		}
+		gone := false
 		err = a.bear(ctx, bearing, func(ctx context.Context) (trouble, error) {
+			node, err := a.node(ctx, do.NodeName)
+			if gone = err == nil && node == nil; gone || err != nil {
+				return trouble{}, err
+			}
 			if now.starting != nil {
 				if found := a.ailing(ctx, bearing, []corev1.Pod{*now.starting}); found.why != "" {
 					return found, nil
 				}
 			}
-			return lasting(a.down(ctx, do.NodeName))
+			return lasting(notReady(node), nil)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", now.missing, err)
+		}
+		if gone { // nothing is left to restart
+			return nil
 		}
 		if err := a.pause(ctx, poll); err != nil {
 			return bearing.late(now.missing, err)

@@ -106,6 +106,36 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOnARemovedNode: pods of a node that was removed are there until pod garbage collection deletes them, and
+// nothing is left to restart.
+func TestRestartOnARemovedNode(t *testing.T) {
+	set, revision, pod := daemonSet()
+	always := restartOnA
+	step.Edit(&always, func(do *step.Restart) { do.Always = true })
+	for _, action := range []step.Action{restartOnA, always} {
+		w := newWorld(t, []runtime.Object{set, revision(1, "old"), revision(2, "new"), pod("a", "old")})
+		if seen := w.see(action); !seen.Done || seen.Inverse != nil {
+			t.Errorf("a node that was removed before: %+v", seen)
+		}
+	}
+	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision(2, "new"), pod("a", "old")})
+	if w.see(restartOnA).Done {
+		t.Error("done before it began")
+	}
+	w.slept = func(n int) {
+		if n != 3 {
+			return
+		}
+		if err := w.typed.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	begun := w.now
+	if _, err := w.do(restartOnA); err != nil || w.now.Sub(begun) > 3*stuckEvery {
+		t.Errorf("a node that is removed meanwhile: %v, after %s", err, w.now.Sub(begun))
+	}
+}
+
 // TestRestartMarked: where a hold denies the deletion of pods without a mark, the one whose turn it is has it, and no
 // other.
 func TestRestartMarked(t *testing.T) {
