@@ -254,6 +254,38 @@ func TestTaskOfAnOlderEpoch(t *testing.T) {
 	}
 }
 
+// TestTaskWithdrawn: a task that was deleted, or made again under its name, while the agent waited for the lock is not
+// done, nor are those that wait behind it.
+func TestTaskWithdrawn(t *testing.T) {
+	a, client := newAgent(t, task(t, "1-deleted", "node-1", step.VerbActivate, conf),
+		task(t, "2-deleted", "node-1", step.VerbActivate, conf),
+		task(t, "3-replaced", "node-1", step.VerbActivate, conf),
+		task(t, "4-stays", "node-1", "dance", nil))
+	stage(t, a)
+	var once sync.Once
+	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		once.Do(func() {
+			for _, name := range []string{"1-deleted", "2-deleted"} {
+				if err := client.Tracker().Delete(gvr("NodeTask"), v1alpha1.Namespace, name); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		return false, nil, nil
+	})
+	client.PrependReactor("patch", "nodetasks", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if name := action.(clienttesting.PatchAction).GetName(); name == "3-replaced" {
+			return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "NodeTask"}, name, nil)
+		}
+		return false, nil, nil
+	})
+	start(t, a)
+	eventually(t, "the last task is answered", func() bool { return status(t, a, "4-stays").Phase != "" })
+	if _, err := os.Stat(filepath.Join(root(a), confDir, conf.Active)); !os.IsNotExist(err) {
+		t.Errorf("a task that was withdrawn was done: %v", err)
+	}
+}
+
 // TestAnswerOutlastsAnOutage: the answer of a task is published when the API takes it at last.
 func TestAnswerOutlastsAnOutage(t *testing.T) {
 	a, client := newAgent(t, task(t, "activate", "node-1", step.VerbActivate, conf))

@@ -50,8 +50,7 @@ func (a *Agent) tasks(ctx context.Context) {
 	for open := range latest {
 		for _, task := range open {
 			if ctx.Err() == nil && !answered[task.UID] {
-				a.run(ctx, task)
-				answered[task.UID] = true
+				answered[task.UID] = a.run(ctx, task)
 			}
 		}
 	}
@@ -78,23 +77,27 @@ func (a *Agent) open(objects map[string]*unstructured.Unstructured) []v1alpha1.N
 	return open
 }
 
-// run does one task and publishes its answer.
-func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
+// run does one task and publishes its answer. It returns false if the task was withdrawn before it began, while it
+// waited for the lock or for the tasks before it.
+func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) bool {
 	log := a.Log.With("task", task.Name, "verb", task.Spec.Verb)
 	if err := a.outdated(ctx, task); err != nil {
 		log.Error("task refused", "error", err)
 		a.answerAtLast(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskFailed, Message: err.Error(),
 			FinishedAt: new(metav1.Now())})
-		return
+		return true
 	}
-	if err := a.answer(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskRunning}); err != nil {
+	if err := a.answer(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskRunning}); withdrawn(err) {
+		log.Warn("the task was withdrawn", "error", err)
+		return false
+	} else if err != nil {
 		log.Warn("cannot say that the task is running", "error", err) // it runs all the same
 	}
 	bounded, cancel := context.WithTimeout(ctx, verbTimeout)
 	got, err := a.Node.Do(bounded, task.Spec.Verb, task.Spec.Args)
 	cancel()
 	if ctx.Err() != nil {
-		return // the agent ends; the next one runs the task again
+		return true // the agent ends; the next one runs the task again
 	}
 	now := metav1.Now()
 	status := v1alpha1.NodeTaskStatus{
@@ -110,6 +113,13 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 		status.Message = status.Message[:maxMessage] + "..."
 	}
 	a.answerAtLast(ctx, task, status)
+	return true
+}
+
+// withdrawn is true if the error of an answer says that its task is gone. A task that was made again under the name has
+// another UID, which is an invalid change.
+func withdrawn(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err)
 }
 
 // outdated refuses a task of an older epoch than the lock's: its creator lost the lock to another process, and may not
@@ -144,8 +154,7 @@ func (a *Agent) answerAtLast(ctx context.Context, task v1alpha1.NodeTask, status
 	for ; ctx.Err() == nil; _ = outage.Sleep(ctx, retryInterval) {
 		err := a.answer(ctx, task, status)
 		trouble.note(ctx, err)
-		// A task that was made again under the name has another UID, which is an invalid change.
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		if err == nil || withdrawn(err) {
 			return
 		}
 	}
