@@ -119,14 +119,42 @@ func TestNodeThatWasRemoved(t *testing.T) {
 }
 
 // TestNodeRemovedWhileItsAgentWorks: what the agent has done of a task is not known, so it has failed. A later try, by
-// whichever process, finds that there is nothing left to do.
+// whichever process, finds that there is nothing left to do. No task is left for a node that gets the name later.
 func TestNodeRemovedWhileItsAgentWorks(t *testing.T) {
 	w := newWorld(t, nil)
 	w.answer(slices.Repeat([]map[string]any{{"phase": "Running"}}, 1000)...)
 	_, err := w.do(joins)
 	wantError(t, err, "no answer from the agent of a: node a is not in the cluster any more")
+	if n := w.tasksLeft(); n != 0 {
+		t.Errorf("%d tasks are left", n)
+	}
+	w.slept = nil
 	if answer, err := w.do(joins); err != nil || answer != nil {
 		t.Errorf("the later try: %s, %v", answer, err)
+	}
+}
+
+// TestNodeRemovedBetweenTries: a task that an earlier try left is withdrawn when its node is gone, unless it has its
+// answer.
+func TestNodeRemovedBetweenTries(t *testing.T) {
+	for phase, left := range map[string]int{"": 0, "Running": 0, "Done": 1, "Failed": 1} {
+		w := newWorld(t, []runtime.Object{nodeThatIs("True")})
+		if _, err := w.Do(w.end(1), joins, nil); err == nil {
+			t.Fatal("the first try has an answer")
+		}
+		if phase != "" {
+			w.answer(map[string]any{"phase": phase})
+			w.slept(1)
+		}
+		if err := w.typed.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := w.do(joins); err != nil || answer != nil {
+			t.Errorf("%q: %s, %v", phase, answer, err)
+		}
+		if n := w.tasksLeft(); n != left {
+			t.Errorf("%q: %d tasks are left, want %d", phase, n, left)
+		}
 	}
 }
 

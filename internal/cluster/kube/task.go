@@ -61,10 +61,18 @@ func (a *Actor) runTask(ctx context.Context, id string, do step.Node) (json.RawM
 	defer done()
 	task, err := a.createTask(ctx, client, name, do)
 	if apierrors.IsAlreadyExists(err) {
-		if node, err := a.node(ctx, do.NodeName); err != nil || node == nil {
-			return nil, err
+		node, unread := a.node(ctx, do.NodeName)
+		if unread != nil {
+			return nil, unread
 		}
 		task, err = a.readTask(ctx, client, name)
+		if node == nil {
+			if err == nil && task != nil && task.Status.Phase != v1alpha1.TaskDone &&
+				task.Status.Phase != v1alpha1.TaskFailed {
+				err = withdraw(ctx, client, task)
+			}
+			return nil, err
+		}
 		if err == nil && (task == nil || task.Status.Phase != v1alpha1.TaskRunning &&
 			(task.Status.Phase != "" || task.Spec.Epoch < a.Epoch)) {
 			task, err = a.replaceTask(ctx, client, name, do)
@@ -131,15 +139,19 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		case v1alpha1.TaskFailed:
 			return task.Status.Result, taskFailed{node, task.Status.Message}
 		}
-		gone := false
+		gone, removed := false, false
 		err := a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
 			found, err := a.node(ctx, node)
-			if gone = err == nil && found == nil && task.Status.Phase == ""; gone {
+			removed = err == nil && found == nil
+			if gone = removed && task.Status.Phase == ""; gone {
 				return trouble{}, nil
 			}
 			return lasting(a.down(ctx, node))
 		})
 		if err != nil {
+			if removed {
+				_ = withdraw(ctx, client, &task) // else the next try does it, if there is one
+			}
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
 		if gone {
