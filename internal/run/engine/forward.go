@@ -106,29 +106,37 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 	}
 }
 
-// missing says which condition does not hold, and why; "" when all hold.
+// missing says which condition does not hold, and why; "" when all hold. After an outage it asks about all of them
+// again: an answer from before it says nothing of the time after it.
 func (m *machine) missing(ctx context.Context, conditions []step.Condition) (string, error) {
-	asked := m.holdTogether(ctx, conditions)
-	for i, condition := range conditions {
-		var holds bool
-		var why string
-		err := m.patiently(ctx, "checking a condition", func(ctx context.Context) (err error) {
-			if i < len(asked) && asked[i] != nil {
-				holds, why, err = asked[i].holds, asked[i].why, asked[i].err
-				asked[i] = nil
-				return err
+	var asked []*answer
+	err := m.patiently(ctx, "checking conditions", func(ctx context.Context) error {
+		asked = m.holdTogether(ctx, conditions)
+		for _, a := range asked {
+			if a != nil && (a.err != nil || !a.holds) {
+				return a.err
 			}
-			holds, why, err = m.deps.Actor.Holds(ctx, condition)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	for i, condition := range conditions {
+		var a answer
+		if i < len(asked) && asked[i] != nil {
+			a = *asked[i]
+		} else if err := m.patiently(ctx, "checking a condition", func(ctx context.Context) (err error) {
+			a.holds, a.why, err = m.deps.Actor.Holds(ctx, condition)
 			return err
-		})
-		if err != nil {
+		}); err != nil {
 			return "", err
 		}
-		if !holds && why == "" {
-			why = fmt.Sprintf("condition %s does not hold", condition.Kind())
+		if !a.holds && a.why == "" {
+			a.why = fmt.Sprintf("condition %s does not hold", condition.Kind())
 		}
-		if !holds {
-			return why, nil
+		if !a.holds {
+			return a.why, nil
 		}
 	}
 	return "", nil

@@ -162,6 +162,36 @@ func TestConditionsTogether(t *testing.T) {
 	}
 }
 
+// TestConditionsAfterAnOutage: when one of the conditions that are looked at together meets an outage, what was seen of
+// the others before it does not count.
+func TestConditionsAfterAnOutage(t *testing.T) {
+	b, _ := conditionsOfMany(t)
+	b.plan.Steps[0].Before = []step.Condition{{Is: step.Established{Ref: configMapRef("a")}},
+		{Is: step.Established{Ref: configMapRef("b")}}}
+	first := configMapRef("a").String()
+	looked := 0
+	b.hook(func(point string) error {
+		switch point {
+		case "before doing join":
+			if b.world.objects[first] == nil {
+				t.Error("the step began, but its first condition has not held since the outage")
+			}
+		case "looking at established":
+			switch looked++; looked {
+			case 2:
+				delete(b.world.objects, first)
+				return engine.ErrUnavailable
+			case 9:
+				b.world.objects[first] = map[string]any{}
+			}
+		}
+		return nil
+	})
+	if outcome, err := b.run(t.Context()); err != nil || outcome.End != engine.EndDone || looked < 9 {
+		t.Fatalf("%+v, %v, %d looks", outcome, err, looked)
+	}
+}
+
 // TestConditionFailsTogether: what a look at one of several conditions finds, such as a pod that never starts, ends the
 // run. It is not looked for again, as it may be found only from time to time.
 func TestConditionFailsTogether(t *testing.T) {
