@@ -69,9 +69,12 @@ func (m *machine) join(i int, do step.Node) error {
 	if do.Verb == step.VerbJoin && !equality.Semantic.DeepEqual(args.Marks, m.plan.Target.Capabilities.Marks) {
 		return fmt.Errorf("it joins without the changes of packet marks that the agents of both networks need")
 	}
-	if do.Verb == step.VerbJoin && args.Within != m.plan.Source.Capabilities.MasqueradesAll {
-		return fmt.Errorf("the source masquerades what the target's pods send each other, and joining does not " +
-			"exempt it, or the other way round")
+	if all := m.plan.Source.Capabilities.MasqueradesAll; do.Verb == step.VerbJoin && args.Within != all {
+		if all {
+			return fmt.Errorf("the plan does not exempt traffic between the target's pods from the source's " +
+				"masquerading")
+		}
+		return fmt.Errorf("the plan exempts traffic between the target's pods, but the source does not masquerade it")
 	}
 	if do.Verb == step.VerbJoin && !m.facts["baseline"] {
 		return fmt.Errorf("no node may be changed before measuring is proven")
