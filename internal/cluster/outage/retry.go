@@ -23,13 +23,21 @@ const (
 // Limits are how long Retry retries: while the API server is unavailable, and while it refuses.
 type Limits struct {
 	Away, Refused time.Duration
+	// Late also retries calls that have exceeded a deadline of their own: a busy API server answers later. Such a call
+	// may have been carried out, so Late is for calls that only read.
+	Late bool
 }
 
-// of returns the limit for an error; 0 for an error that is not transient. A call that has exceeded a deadline of its
-// own is: a busy API server answers later.
+// Reading returns the limits for calls that only read.
+func (l Limits) Reading() Limits {
+	l.Late = true
+	return l
+}
+
+// of returns the limit for an error; 0 for an error that is not transient.
 func (l Limits) of(err error) time.Duration {
 	switch {
-	case Passes(err), Expired(err):
+	case Passes(err), l.Late && Expired(err):
 		return l.Away
 	case Refused(err):
 		return l.Refused

@@ -88,7 +88,7 @@ func TestRetryEnds(t *testing.T) {
 			{[]error{errors.New("broken")}, 0, "broken"},
 			{[]error{cold}, limits.Refused, "(tried again for "},
 			{[]error{apierrors.NewServiceUnavailable("away")}, limits.Away, "(tried again for "},
-			{[]error{context.DeadlineExceeded}, limits.Away, "(tried again for "}, // of one call
+			{[]error{context.DeadlineExceeded}, 0, "deadline"}, // of one call
 			{[]error{apierrors.NewServiceUnavailable("away"), apierrors.NewServiceUnavailable("away"), cold},
 				limits.Refused + time.Second, "(tried again for "},
 		} {
@@ -104,6 +104,22 @@ func TestRetryEnds(t *testing.T) {
 			if took > test.want || test.want-took > 2*lastPause {
 				t.Errorf("%v: it took %s and not about %s", err, took, test.want)
 			}
+		}
+	})
+}
+
+// TestRetryLate: a call that only reads is repeated after a deadline of its own.
+func TestRetryLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		err := Retry(t.Context(), Limits{Away: time.Minute}.Reading(), nil, func(context.Context) error {
+			if calls++; calls < 3 {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		if err != nil || calls != 3 {
+			t.Errorf("%d calls, %v", calls, err)
 		}
 	})
 }

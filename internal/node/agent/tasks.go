@@ -125,7 +125,7 @@ func withdrawn(err error) bool {
 // outdated refuses a task of an older epoch than the lock's: its creator lost the lock to another process, and may not
 // know yet.
 func (a *Agent) outdated(ctx context.Context, task v1alpha1.NodeTask) error {
-	limits := outage.Limits{Away: lockAway, Refused: outage.Bound}
+	limits := outage.Limits{Away: lockAway, Refused: outage.Bound}.Reading()
 	var lock *unstructured.Unstructured
 	err := outage.Retry(ctx, limits, nil, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -109,7 +109,7 @@ func SameCluster(ctx context.Context, client *kube.Client, p *plan.Plan) error {
 		return nil // the identities of both clusters are compared once they are reached
 	}
 	var uid string
-	err := outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) (err error) {
+	err := outage.Retry(ctx, journal.Patience.Reading(), nil, func(ctx context.Context) (err error) {
 		uid, err = client.ClusterUID(ctx)
 		return err
 	})

@@ -19,7 +19,7 @@ import (
 func Snapshot(ctx context.Context, client *kube.Client, version string,
 	waiting func(error)) (*cluster.Snapshot, error) {
 	var snapshot *cluster.Snapshot
-	err := outage.Retry(ctx, journal.Patience, waiting, func(ctx context.Context) (err error) {
+	err := outage.Retry(ctx, journal.Patience.Reading(), waiting, func(ctx context.Context) (err error) {
 		if snapshot, err = kube.Snapshot(ctx, client, version, time.Now()); err != nil {
 			return err
 		}

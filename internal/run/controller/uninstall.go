@@ -16,7 +16,7 @@ import (
 func Removable(ctx context.Context, client *kube.Client) error {
 	var left []string
 	first, change := "", ""
-	if err := outage.Retry(ctx, journal.Patience, nil, func(ctx context.Context) error {
+	if err := outage.Retry(ctx, journal.Patience.Reading(), nil, func(ctx context.Context) error {
 		all, err := journal.List(ctx, client.Dynamic)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,6 +96,7 @@ type Lease struct {
 	renewed moment
 	lost    error
 	boot    func() time.Duration
+	tried   []metav1.MicroTime // when this process wrote, or tried to write, itself into the lock
 }
 
 // Acquire takes the lock. If another process holds it, Acquire watches until that holder renews, and returns a
@@ -119,7 +121,7 @@ func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, hold
 	begun := time.Now()
 	var lock sight
 	for {
-		seen, err := patiently(ctx, patience, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		seen, err := patiently(ctx, patience.Reading(), func(ctx context.Context) (*coordinationv1.Lease, error) {
 			seen, err := l.look(ctx)
 			if err != nil {
 				lock.missed()
@@ -130,7 +132,7 @@ func acquireWithin(ctx context.Context, leases coordination.LeaseInterface, hold
 			return nil, nil, err
 		}
 		switch free, renewed := lock.add(seen); {
-		case free:
+		case free || l.mine(seen):
 			_, err = patiently(ctx, patience, func(ctx context.Context) (struct{}, error) {
 				return struct{}{}, l.take(ctx, seen)
 			})
@@ -299,6 +301,7 @@ func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
 	seconds, transitions := int32(leaseDuration/time.Second), int32(epochOf(next))+1
 	next.Spec = coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: &seconds,
 		AcquireTime: &now, RenewTime: &now, LeaseTransitions: &transitions}
+	l.tried = append(l.tried, now)
 	written, err := call(ctx, "taking the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
 		if seen == nil {
 			return l.leases.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
@@ -309,6 +312,15 @@ func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
 		l.current, l.renewed = written, begun
 	}
 	return err
+}
+
+// mine is true if this process took the lock, and the answer was lost.
+func (l *Lease) mine(seen *coordinationv1.Lease) bool {
+	return seen != nil && holderOf(seen) == l.holder && seen.Annotations[annotationProcess] == process(os.Getpid()) &&
+		seen.Spec.AcquireTime != nil && slices.ContainsFunc(l.tried, func(tried metav1.MicroTime) bool {
+		// The API has microseconds.
+		return tried.Truncate(time.Microsecond).Equal(seen.Spec.AcquireTime.Truncate(time.Microsecond))
+	})
 }
 
 // Guard is an Actor that acts only while the lock is held.

@@ -33,6 +33,7 @@ type leases struct {
 	away    bool
 	refuses bool   // every write
 	late    string // a holder whose writes do not arrive
+	lost    error  // of the next write, which arrives
 }
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -84,6 +85,10 @@ func (l *leases) store(o *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	l.version++
 	l.lease = o.DeepCopy()
 	l.lease.ResourceVersion = strconv.Itoa(l.version)
+	if err := l.lost; err != nil {
+		l.lost = nil
+		return nil, err
+	}
 	return l.lease.DeepCopy(), nil
 }
 
@@ -416,6 +421,43 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAcquireAnswerLost: a process that has taken the lock, but did not get the answer, does not take itself for
+// another holder. After a timeout of its own the write is not repeated.
+func TestAcquireAnswerLost(t *testing.T) {
+	for name, former := range map[string]bool{"a new lock": false, "after a holder that died": true} {
+		synctest.Test(t, func(t *testing.T) {
+			l, want := &leases{}, int64(2)
+			if former {
+				first, _ := acquire(t, l, "ann@one/1")
+				l.edit(elsewhere)
+				first.stop()
+				<-first.ended
+				want++
+			}
+			l.lost = apierrors.NewServiceUnavailable("away")
+			begun := time.Now()
+			lease, _, err := Acquire(t.Context(), l, "bob@two/2")
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if took := time.Since(begun); lease.Epoch() != want || took > leaseDuration+5*time.Second ||
+				!former && took > 5*time.Second {
+				t.Errorf("%s: taken after %s, in epoch %d", name, took, lease.Epoch())
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{lost: context.DeadlineExceeded}
+		_, _, err := Acquire(t.Context(), l, "bob@two/2")
+		if !errors.Is(err, context.DeadlineExceeded) || l.version != 1 {
+			t.Errorf("after a timeout: %v, written %d times", err, l.version)
+		}
+	})
 }
 
 // TestAcquireInAnOutage: a process that watches the lock while the API server is away does not take it from a living
