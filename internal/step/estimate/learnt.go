@@ -26,23 +26,42 @@ func (l *Learnt) Add(run string, parts []Timed) {
 	}
 	l.Runs = append(l.Runs, run)
 	for _, part := range parts {
-		l.took[part.Kind] += part.Took
-		l.said[part.Kind] += part.Takes()
+		took, said := max(0, part.Took-part.baked()), part.Takes()-part.baked()
+		if took > max(outages*said, lab) {
+			continue
+		}
+		l.took[part.Kind] += took
+		l.said[part.Kind] += said
 	}
 }
 
-// Takes is how long a part takes, if it differs from the table as the parts of its kind did. The table counts as much
-// as parts of lab: a part that took a moment once says little of others.
+// baked is how much of a part does not depend on the cluster: a gate watches for as long as its plan says.
+func (p Part) baked() time.Duration {
+	if p.Kind == "gate" {
+		return time.Duration(p.Bake)
+	}
+	return 0
+}
+
+// Takes is how long a part takes, if it differs from the table as the parts of its kind did, but by no more than most.
+// The table counts as much as parts of lab: a part that took a moment once says little of others.
 func (l *Learnt) Takes(p Part) time.Duration {
 	takes := p.Takes()
 	if l == nil || l.said[p.Kind] == 0 {
 		return takes
 	}
-	return time.Duration(float64(takes) * float64(l.took[p.Kind]+lab) / float64(l.said[p.Kind]+lab))
+	factor := float64(l.took[p.Kind]+lab) / float64(l.said[p.Kind]+lab)
+	return p.baked() + time.Duration(float64(takes-p.baked())*min(max(factor, 1/most), most))
 }
 
-// lab is how much the table counts next to earlier runs.
-const lab = 10 * time.Second
+const (
+	// lab is how much the table counts next to earlier runs.
+	lab = 10 * time.Second
+	// most is how many times as long, or as short, a part takes at most.
+	most = 4.0
+	// outages is how many times as long a part took that an outage has held up, which says nothing of the next run.
+	outages = 10
+)
 
 // Steps is the function Steps with what was learnt.
 func (l *Learnt) Steps(steps []step.Step, nodes int, pods map[string][]Pod) {

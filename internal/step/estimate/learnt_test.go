@@ -35,9 +35,47 @@ func TestLearnt(t *testing.T) {
 		t.Errorf("of %s: after one %s, after many %s", said, few, many)
 	}
 	steps := []step.Step{{Gate: &step.Gate{}}}
-	once.Add("c", []estimate.Timed{{Part: gate, Took: time.Minute}})
+	once.Add("c", []estimate.Timed{{Part: gate, Took: 3 * gate.Takes()}})
 	once.Steps(steps, 3, nil)
-	if got := time.Duration(steps[0].Estimate); got <= gate.Takes() || got > time.Minute {
+	if got := time.Duration(steps[0].Estimate); got <= gate.Takes() || got > 3*gate.Takes() {
 		t.Errorf("a step with a gate takes %s", got)
+	}
+}
+
+// TestLearntBake: what a gate takes besides its bake is learnt and scaled, whatever the bakes of both runs.
+func TestLearntBake(t *testing.T) {
+	gate := func(bake time.Duration) estimate.Part {
+		return estimate.Part{Kind: "gate", N: 3, Bake: step.Duration(bake)}
+	}
+	short, long := gate(time.Minute), gate(time.Hour)
+	over := short.Takes() - time.Minute
+	var learnt estimate.Learnt
+	for range 1000 {
+		learnt.Add("a", []estimate.Timed{{Part: short, Took: time.Minute + 3*over}})
+	}
+	if got := learnt.Takes(long) - time.Hour; got < 2*over || got > 3*over {
+		t.Errorf("besides its bake a gate takes %s, and took 3 times %s", got, over)
+	}
+	learnt = estimate.Learnt{}
+	learnt.Add("a", []estimate.Timed{{Part: long, Took: time.Second}}) // its clock was set
+	if got := learnt.Takes(short); got < time.Minute || got > short.Takes() {
+		t.Errorf("a gate takes %s", got)
+	}
+}
+
+// TestLearntBounds: a factor is between a quarter and 4, and a part that an outage has held up does not count.
+func TestLearntBounds(t *testing.T) {
+	adopt := estimate.Part{Kind: "node/adopt", N: 1, Most: 20}
+	said := adopt.Takes()
+	for name, test := range map[string]struct{ took, want time.Duration }{
+		"slower": {9 * said, 4 * said}, "faster": {said / 100, said / 4}, "an outage": {11 * said, said},
+	} {
+		var learnt estimate.Learnt
+		for range 1000 {
+			learnt.Add("a", []estimate.Timed{{Part: adopt, Took: test.took}})
+		}
+		if got := learnt.Takes(adopt); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
 	}
 }
