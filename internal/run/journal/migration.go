@@ -155,6 +155,33 @@ func LoadWithin(ctx context.Context, client dynamic.Interface, name string, most
 	return p, migration, err
 }
 
+// Head is what a plan says of itself at its beginning. It is not proven.
+type Head struct {
+	Theseus string `json:"theseus"` // the version that made it
+	Cluster struct {
+		UID string `json:"uid"`
+	} `json:"cluster"`
+}
+
+// LoadIf is Load for a caller that needs the plan only if its head is right. It does not prove the plan of which wanted
+// returns an error, and returns that. A plan in YAML, of an early version, has an empty head.
+func LoadIf(ctx context.Context, client dynamic.Interface, name string, wanted func(Head) error) (*plan.Plan, error) {
+	migration, packed, err := read(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := unzip(packed, maxPlan)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	var head Head
+	_ = json.Unmarshal(text, &head) // what is damaged is found below
+	if err := wanted(head); err != nil {
+		return nil, err
+	}
+	return prove(packed, maxPlan, migration)
+}
+
 // LoadOutline reads a Migration and the outline of its plan, for display. proven is the digest of a packed plan that
 // Load or LoadOutline of this version has proven on this machine; "" if there is none. Only if the cluster's packed
 // plan has another digest, it is proven as by Load. LoadOutline returns its digest.

@@ -3,7 +3,6 @@ package propose
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -14,16 +13,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
-// Learn takes what the parts of an earlier run took, for the estimate of a plan for the cluster with this UID, by this
-// version. It returns why the run says nothing about such a plan: it is of another cluster or version, or its journal
-// is damaged.
-func Learn(from *estimate.Learnt, p *plan.Plan, records []engine.Record, uid, version string) error {
-	switch {
-	case p.Cluster.UID != uid || uid == "":
-		return errors.New("it is a run of another cluster")
-	case p.Theseus != version:
-		return fmt.Errorf("its plan was made by version %s", p.Theseus)
-	}
+// Learn takes what the parts of an earlier run took, for the estimate of a plan for the same cluster by the same
+// version of Theseus. It returns why the run says nothing about such a plan: its journal is damaged, for example.
+func Learn(from *estimate.Learnt, p *plan.Plan, records []engine.Record) error {
 	if _, err := engine.Chained(records); err != nil {
 		return err
 	}
@@ -54,7 +46,7 @@ type span struct {
 	cut, done bool
 }
 
-// spans are the steps of a run, without what was undone.
+// spans are the steps of a run, without the way back.
 func spans(records []engine.Record) map[string]*span {
 	steps, now := map[string]*span{}, (*span)(nil)
 	for _, r := range records {

@@ -110,7 +110,7 @@ func TestLearn(t *testing.T) {
 		}, 1, 2.9},
 	} {
 		learnt := &estimate.Learnt{}
-		if err := Learn(learnt, first, journalOf(t, first, test.takes, test.edit), "here", "v1"); err != nil {
+		if err := Learn(learnt, first, journalOf(t, first, test.takes, test.edit)); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -152,47 +152,41 @@ func undone(records []engine.Record) []engine.Record {
 	return records
 }
 
-// TestLearnNot: runs that say nothing of this cluster are left out, each with its reason.
+// TestLearnNot: runs that say nothing of the next one are left out, each with its reason.
 func TestLearnNot(t *testing.T) {
 	p := planned(t, nil)
 	whole := journalOf(t, p, thrice, nil)
 	for name, test := range map[string]struct {
-		change       func(p *plan.Plan, records []engine.Record) []engine.Record
-		uid, version string
-		says         string
+		change func(p *plan.Plan, records []engine.Record) []engine.Record
+		says   string
 	}{
-		"another cluster":         {nil, "there", "v1", "a run of another cluster"},
-		"a cluster without a UID": {nil, "", "v1", "a run of another cluster"},
-		"another version":         {nil, "here", "v2", "its plan was made by version v1"},
 		"an edited record": {func(_ *plan.Plan, records []engine.Record) []engine.Record {
 			records[7].At = records[7].At.Add(time.Hour)
 			return records
-		}, "here", "v1", "does not follow from the record before it"},
+		}, "does not follow from the record before it"},
 		"a lost record": {func(_ *plan.Plan, records []engine.Record) []engine.Record {
 			return slices.Delete(records, 7, 8)
-		}, "here", "v1", "does not follow from the record before it"},
-		"no record": {func(*plan.Plan, []engine.Record) []engine.Record { return nil }, "here", "v1",
+		}, "does not follow from the record before it"},
+		"no record": {func(*plan.Plan, []engine.Record) []engine.Record { return nil },
 			"its journal belongs to another plan"},
 		"another plan": {func(p *plan.Plan, records []engine.Record) []engine.Record {
 			p.Hash = "0000"
 			return records
-		}, "here", "v1", "its journal belongs to another plan"},
+		}, "its journal belongs to another plan"},
 		"not ended": {func(_ *plan.Plan, records []engine.Record) []engine.Record {
 			return records[:len(records)-1]
-		}, "here", "v1", "it has not ended"},
+		}, "it has not ended"},
 		"no step": {func(p *plan.Plan, _ []engine.Record) []engine.Record {
 			return journalOf(t, p, thrice, func(records []engine.Record) []engine.Record {
 				return []engine.Record{records[0], {Event: engine.RollingBack, Result: engine.ResultAsked},
 					{Event: engine.Finished, Result: engine.ResultRolledBack}}
 			})
-		}, "here", "v1", "it completed no step"},
+		}, "it completed no step"},
 	} {
 		with, records := *p, slices.Clone(whole)
-		if test.change != nil {
-			records = test.change(&with, records)
-		}
+		records = test.change(&with, records)
 		learnt := &estimate.Learnt{}
-		if err := Learn(learnt, &with, records, test.uid, test.version); err == nil ||
+		if err := Learn(learnt, &with, records); err == nil ||
 			!strings.Contains(err.Error(), test.says) || len(learnt.Runs) != 0 {
 			t.Errorf("%s: %v, runs %v", name, err, learnt.Runs)
 		}
