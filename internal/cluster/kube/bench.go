@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -147,36 +149,68 @@ func (c *Client) brief(ctx context.Context, call func(context.Context) error) er
 }
 
 // RemoveBenchPolicies removes the NetworkPolicies of benchmarks that a label selector matches, and waits until none is
-// left. Who may not list them there has none removed.
+// left, as RemoveBench does.
 func (c *Client) RemoveBenchPolicies(ctx context.Context, selector string, within time.Duration,
 	note func(error)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	policies := c.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace)
-	options := metav1.ListOptions{LabelSelector: selector}
 	for {
 		left := 0
-		err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
-			func(ctx context.Context) error {
-				return c.brief(ctx, func(ctx context.Context) error {
-					found, err := policies.List(ctx, options)
-					if err != nil || len(found.Items) == 0 {
-						return err
-					}
-					left = len(found.Items)
-					return policies.DeleteCollection(ctx, metav1.DeleteOptions{}, options)
-				})
-			})
-		switch {
-		case err != nil && apierrors.IsForbidden(err) && left == 0:
-			return nil
-		case err != nil:
+		if err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
+			func(ctx context.Context) (err error) {
+				left, err = c.removeBenchPolicies(ctx, selector)
+				return err
+			}); err != nil || left == 0 {
 			return err
-		case left == 0:
-			return nil
 		}
 		if outage.Sleep(ctx, benchPoll) != nil {
 			return fmt.Errorf("%s left after %s", cluster.Count(left, "NetworkPolicy"), within)
 		}
 	}
+}
+
+// removeBenchPolicies deletes what is there, and returns how many there were. It deletes one after another: the rights
+// for a migration do not include deletecollection.
+func (c *Client) removeBenchPolicies(ctx context.Context, selector string) (left int, err error) {
+	policies := c.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace)
+	var found *networkingv1.NetworkPolicyList
+	if err := c.brief(ctx, func(ctx context.Context) (err error) {
+		found, err = policies.List(ctx, metav1.ListOptions{LabelSelector: selector})
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	for i := range found.Items {
+		policy := &found.Items[i]
+		if policy.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.delete(ctx, &policy.ObjectMeta, func(ctx context.Context, as metav1.DeleteOptions) error {
+			return policies.Delete(ctx, policy.Name, as)
+		}); err != nil {
+			return 0, err
+		}
+	}
+	return len(found.Items), nil
+}
+
+// MayMakeBenchPolicy asks the API server whether it would take a NetworkPolicy and let it be deleted, and changes
+// nothing.
+func (c *Client) MayMakeBenchPolicy(ctx context.Context, policy *unstructured.Unstructured) error {
+	if err := c.brief(ctx, func(ctx context.Context) error {
+		_, err := c.Dynamic.Resource(networkingv1.SchemeGroupVersion.WithResource("networkpolicies")).
+			Namespace(v1alpha1.Namespace).Apply(ctx, policy.GetName(), policy, metav1.ApplyOptions{
+			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+		return err
+	}); err != nil {
+		return err
+	}
+	err := c.brief(ctx, func(ctx context.Context) error {
+		return c.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace).Delete(ctx, policy.GetName(),
+			metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	})
+	if apierrors.IsNotFound(err) { // as expected: the right is checked first
+		return nil
+	}
+	return err
 }

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"cmp"
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -8,6 +10,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,6 +63,45 @@ func TestRemoveBench(t *testing.T) {
 	services, _ := client.CoreV1().Services(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
 	if len(pods.Items) != 1 || pods.Items[0].Name != "other" || len(services.Items) != 0 {
 		t.Errorf("left: %v, %v", pods.Items, services.Items)
+	}
+}
+
+// TestRemoveBenchPolicies: policies are deleted one by one, as those that were listed, and those of other benchmarks
+// stay; no more rights are used than a migration's. Who may not list them, or not delete them, learns that.
+func TestRemoveBenchPolicies(t *testing.T) {
+	policy := func(name, id string) *networkingv1.NetworkPolicy {
+		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1alpha1.Namespace,
+			UID: "uid-of-x", Labels: map[string]string{manifest.LabelBench: "policy", manifest.LabelBenchID: id}}}
+	}
+	forbid := func(client *fake.Clientset, verb string) {
+		client.PrependReactor(verb, "networkpolicies",
+			func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(networkingv1.Resource("networkpolicies"), "", errors.New(verb))
+			})
+	}
+	for _, verb := range []string{"", "list", "delete"} {
+		client := fake.NewClientset(policy("rules-0", "mine"), policy("admit", "mine"), policy("other", "another"))
+		client.PrependReactor("delete", "networkpolicies",
+			func(action clienttesting.Action) (bool, runtime.Object, error) {
+				one := action.(clienttesting.DeleteAction)
+				if p := one.GetDeleteOptions().Preconditions; p == nil || p.UID == nil || *p.UID != "uid-of-x" {
+					t.Errorf("%s is deleted whichever it is: %+v", one.GetName(), p)
+				}
+				return false, nil, nil
+			})
+		forbid(client, "delete-collection")
+		forbid(client, cmp.Or(verb, "none"))
+		err := (&Client{Typed: client}).RemoveBenchPolicies(t.Context(), manifest.LabelBenchID+"=mine", time.Minute, nil)
+		if verb != "" {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("without the right to %s: %v", verb, err)
+			}
+			continue
+		}
+		left, _ := client.NetworkingV1().NetworkPolicies(v1alpha1.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(left.Items) != 1 || left.Items[0].Name != "other" {
+			t.Errorf("%v, left: %v", err, left.Items)
+		}
 	}
 }
 

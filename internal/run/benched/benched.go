@@ -149,7 +149,11 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 		return nil, engine.WithHint(fmt.Errorf("removing the pods of a benchmark that did not end: %w", err),
 			removeHint)
 	}
-	if err := b.Client.RemoveBenchPolicies(ctx, manifest.LabelBench, removal, b.waiting); err != nil {
+	err = b.Client.RemoveBenchPolicies(ctx, manifest.LabelBench, removal, b.waiting)
+	switch {
+	case apierrors.IsForbidden(err) && len(b.Bounds.PolicyRules) == 0: // they put no load on the network
+		b.Note(fmt.Sprintf("policies of earlier benchmarks, if there are any, stay: %v", err))
+	case err != nil:
 		return nil, engine.WithHint(fmt.Errorf("removing the policies of a benchmark that did not end: %w", err),
 			removeHint)
 	}
@@ -157,6 +161,9 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 		b.Note(fmt.Sprintf("removed %s of a benchmark that did not end", cluster.Count(left, "pod")))
 	}
 	if err := b.account(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.mayRule(ctx); err != nil {
 		return nil, err
 	}
 	b.Note(fmt.Sprintf("making %s and a Service in %s", cluster.Count(b.Pods(), "pod"), v1alpha1.Namespace))
@@ -187,6 +194,26 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 	return b.measure(ctx, plans)
 }
 
+// mayRule returns why the policies of this benchmark could not be made or removed, before there is any load; nil if
+// there are to be none.
+func (b *Bench) mayRule(ctx context.Context) error {
+	if len(b.Bounds.PolicyRules) == 0 {
+		return nil
+	}
+	policies := manifest.BenchPolicies(manifest.BenchNear, b.id, manifest.BenchClientName(1, 1), 1)
+	err := outage.Retry(ctx, outage.Limits{Away: blind, Refused: blind}, b.waiting, func(ctx context.Context) error {
+		return b.Client.MayMakeBenchPolicy(ctx, policies[0])
+	})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err) && outage.Refused(err):
+		return engine.WithHint(fmt.Errorf("--policy-rules: %w", err), "it needs create, patch, list and delete on "+
+			"networkpolicies in the namespace "+v1alpha1.Namespace)
+	}
+	return refused(fmt.Errorf("--policy-rules: %w", err))
+}
+
 // make creates objects.
 func (b *Bench) make(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, ready)
@@ -207,17 +234,28 @@ func (b *Bench) make(ctx context.Context, objects ...*unstructured.Unstructured)
 // remove removes what a selector matches, even if ctx has ended.
 func (b *Bench) remove(ctx context.Context, selector string) error {
 	_, err := b.Client.RemoveBench(context.WithoutCancel(ctx), selector, removal, b.waiting)
-	if len(b.Bounds.PolicyRules) > 0 {
-		err = errors.Join(err, b.Client.RemoveBenchPolicies(context.WithoutCancel(ctx), selector, removal, b.waiting))
-	}
 	if err == nil {
-		return nil
+		return b.unrule(ctx, selector)
 	}
 	goes := "they put no load on the network"
 	if time.Now().Before(b.leash) {
 		goes = "the load ends by itself, at " + b.leash.UTC().Format(time.TimeOnly) + " UTC at the latest"
 	}
-	return engine.WithHint(fmt.Errorf("the pods of the benchmark could not be removed; %s: %w", goes, err), removeHint)
+	return errors.Join(engine.WithHint(fmt.Errorf("the pods of the benchmark could not be removed; %s: %w", goes, err),
+		removeHint), b.unrule(ctx, selector))
+}
+
+// unrule removes the policies that a selector matches, even if ctx has ended.
+func (b *Bench) unrule(ctx context.Context, selector string) error {
+	if len(b.Bounds.PolicyRules) == 0 {
+		return nil
+	}
+	err := b.Client.RemoveBenchPolicies(context.WithoutCancel(ctx), selector, removal, b.waiting)
+	if err == nil {
+		return nil
+	}
+	return engine.WithHint(fmt.Errorf("the policies of the benchmark could not be removed; they select its own pods "+
+		"alone: %w", err), removeHint)
 }
 
 // removeHint is how a person removes what a benchmark left.
@@ -470,8 +508,10 @@ func (b *Bench) ruled(ctx context.Context, plan bench.Plan, rules int, result *b
 	}
 	b.Note(fmt.Sprintf("run %d of %d: making %d rules of policy", plan.Run, plan.Runs, rules))
 	defer func() {
-		err = errors.Join(err, b.Client.RemoveBenchPolicies(context.WithoutCancel(ctx),
-			manifest.LabelBenchID+"="+b.id, removal, b.waiting))
+		if ctx.Err() != nil { // the pods go first, so that the load ends at once: see Run
+			return
+		}
+		err = errors.Join(err, b.unrule(ctx, manifest.LabelBenchID+"="+b.id))
 	}()
 	within, cancel := context.WithTimeout(ctx, policiesWithin)
 	defer cancel()

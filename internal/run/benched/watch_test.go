@@ -3,12 +3,14 @@ package benched
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -185,6 +187,46 @@ func TestNotRemoved(t *testing.T) {
 			t.Errorf("after %s: %v; hint: %s", took, err, engine.HintOf(err))
 		}
 	})
+}
+
+// fixedMapper knows no kind, and looks up none.
+type fixedMapper struct{ *meta.DefaultRESTMapper }
+
+func (fixedMapper) Reset() {}
+
+// TestPoliciesGoLast: while the load may go on, because ctx has ended, policies stay; Run removes the pods first.
+// Without that, they go with the plan that they are for.
+func TestPoliciesGoLast(t *testing.T) {
+	for _, interrupted := range []bool{true, false} {
+		client := fake.NewClientset()
+		var asked []string
+		client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if resource := action.GetResource().Resource; action.GetVerb() == "list" {
+				asked = append(asked, resource)
+			}
+			return false, nil, nil
+		})
+		b := &Bench{Client: &kube.Client{Typed: client}, Actor: &kube.Actor{Typed: client,
+			Mapper: fixedMapper{meta.NewDefaultRESTMapper(nil)}},
+			Note: func(string) {}, id: "id", Nodes: []corev1.Node{node("a")},
+			Bounds: bench.Bounds{Runs: 1, PolicyRules: []int{1}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		if interrupted {
+			cancel()
+		}
+		if err := b.ruled(ctx, bench.Plan{Run: 1}, 1, &bench.Result{}); err == nil {
+			t.Error("policies could be made without a mapper")
+		}
+		cancel()
+		if want := !interrupted; want != slices.Contains(asked, "networkpolicies") {
+			t.Errorf("interrupted: %v: %v", interrupted, asked)
+		}
+		asked = nil
+		err := b.remove(ctx, manifest.LabelBenchID+"=id")
+		if want := []string{"pods", "services", "networkpolicies"}; err != nil || !slices.Equal(asked, want) {
+			t.Errorf("%v, %v, want %v", err, asked, want)
+		}
+	}
 }
 
 // TestCountersOfRuns: each run has a client of its own, and the kernel's counters of all runs add up; a note that each
