@@ -16,15 +16,19 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 )
 
-// Every datagram begins with an identifier of the blast and a number. A question is no more than that, and so is its
-// answer: who forges the sender of one gains nothing.
+// Every datagram begins with an identifier of the blast and a number. A question is that and room for a count, and so
+// is its answer: who forges the sender of one gains nothing. An answer has the number of its question, since it may be
+// overtaken.
 const (
-	idSize   = 16
-	headSize = idSize + 8
+	idSize       = 16
+	headSize     = idSize + 8
+	questionSize = headSize + 8
 	// burst is how many datagrams a blast that could not send catches up at once, or as many as are due in leastBurst:
 	// less than the smallest queues hold.
 	burst      = 50
 	leastBurst = time.Millisecond
+	// mostAfter bounds the wait for the last datagrams: while they arrive, it goes on.
+	mostAfter = 3 * timeout
 	// mostBlasts is how many blasts a receiver counts at once.
 	mostBlasts = 16
 )
@@ -46,7 +50,9 @@ func blast(ctx context.Context, target string, megabits int, lasts time.Duration
 	data := make([]byte, bench.DatagramBytes)
 	rand.Read(data[:idSize]) //nolint:errcheck // it never fails
 	// A receiver that does not answer gets no load.
-	if _, err := arrived(ctx, conn, data[:headSize]); err != nil {
+	question := make([]byte, questionSize)
+	copy(question, data[:idSize])
+	if _, err := arrived(ctx, conn, question); err != nil {
 		return b, err
 	}
 	every := time.Duration(float64(8*bench.DatagramBytes) / float64(megabits) * float64(time.Microsecond))
@@ -76,34 +82,39 @@ func blast(ctx context.Context, target string, megabits int, lasts time.Duration
 		at = at.Add(every)
 	}
 	b.took = time.Since(begin)
-	for before := int64(-1); ; before = b.arrived { // until no more arrive
-		if b.arrived, err = arrived(ctx, conn, data[:headSize]); err != nil || b.arrived == before ||
-			b.arrived >= b.sent || time.Since(end) > timeout {
+	for rose := time.Now(); ; { // until no more arrive
+		n, err := arrived(ctx, conn, question)
+		if n > b.arrived {
+			b.arrived, rose = n, time.Now()
+		}
+		if err != nil || b.arrived >= b.sent || time.Since(rose) > timeout || time.Since(end) > mostAfter {
 			return b, err
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// arrived asks a receiver how many datagrams of a blast it has counted.
+// arrived asks a receiver how many datagrams of a blast it has counted. Each question has the next number.
 func arrived(ctx context.Context, conn net.Conn, question []byte) (n int64, err error) {
-	buffer := make([]byte, headSize+1)
+	buffer := make([]byte, questionSize+1)
 	for range 5 {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
+		binary.BigEndian.PutUint64(question[idSize:], binary.BigEndian.Uint64(question[idSize:])+1)
 		if _, err = conn.Write(question); err != nil {
 			continue // of an earlier one
 		}
 		conn.SetReadDeadline(time.Now().Add(timeout)) //nolint:errcheck // the read would fail as well
-		var size int
-		if size, err = conn.Read(buffer); err == nil && size == headSize &&
-			bytes.Equal(buffer[:idSize], question[:idSize]) {
-			return int64(binary.BigEndian.Uint64(buffer[idSize:headSize])), nil
+		for {
+			var size int
+			if size, err = conn.Read(buffer); err != nil {
+				break
+			}
+			if size == questionSize && bytes.Equal(buffer[:headSize], question[:headSize]) {
+				return int64(binary.BigEndian.Uint64(buffer[headSize:])), nil
+			}
 		}
-	}
-	if err == nil {
-		err = errors.New("the receiver answered something else")
 	}
 	return 0, err
 }
@@ -117,7 +128,7 @@ type tallies struct {
 
 // take counts a datagram, and returns the answer to a question; nil if it was none.
 func (t *tallies) take(data []byte) (answer []byte) {
-	if len(data) != headSize && len(data) != bench.DatagramBytes {
+	if len(data) != questionSize && len(data) != bench.DatagramBytes {
 		return nil
 	}
 	id := [idSize]byte(data[:idSize])
@@ -135,7 +146,7 @@ func (t *tallies) take(data []byte) (answer []byte) {
 		return nil
 	}
 	t.count[id] += 0 // known from now on
-	return binary.BigEndian.AppendUint64(id[:], t.count[id])
+	return binary.BigEndian.AppendUint64(bytes.Clone(data[:headSize]), t.count[id])
 }
 
 // receive counts datagrams and answers questions until the connection is closed.

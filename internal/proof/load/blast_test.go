@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net"
 	"strings"
@@ -53,6 +54,50 @@ func TestBlastLost(t *testing.T) {
 	}
 }
 
+// TestBlastLate: an answer to an earlier question is not taken for that to a later one, and datagrams that arrive late,
+// but within a second of each other, are counted.
+func TestBlastLate(t *testing.T) {
+	late, err := net.ListenPacket("udp", "127.0.7.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Close()
+	go func() { // sends each answer again before the next one, and holds back the last datagrams for a while
+		counts, buffer := &tallies{count: map[[idSize]byte]uint64{}}, make([]byte, 2*bench.DatagramBytes)
+		var last []byte
+		var held [][]byte
+		began := time.Now()
+		for {
+			n, from, err := late.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			if n == bench.DatagramBytes && time.Since(began) > time.Second/4 {
+				held = append(held, bytes.Clone(buffer[:n]))
+				continue
+			}
+			if n == questionSize && time.Since(began) > 1100*time.Millisecond {
+				for _, data := range held {
+					counts.take(data)
+				}
+				held = nil
+			}
+			if answer := counts.take(buffer[:n]); answer != nil {
+				if last != nil {
+					late.WriteTo(last, from)
+				}
+				late.WriteTo(answer, from)
+				last = answer
+			}
+		}
+	}()
+	s := Measure(t.Context(), bench.Task{Kind: bench.Blast, Target: late.LocalAddr().String(), Rate: 1,
+		Duration: time.Second / 2})
+	if s.Error != "" || s.Sent < 20 || s.Arrived != s.Sent {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestTallies: the receiver's memory is bounded, and what is neither a question nor a datagram of a blast has no
 // answer.
 func TestTallies(t *testing.T) {
@@ -62,14 +107,16 @@ func TestTallies(t *testing.T) {
 		data[0] = byte(i)
 		counts.take(data)
 		counts.take(data)
-		if got := counts.take(data[:headSize]); len(got) != headSize || got[0] != byte(i) || got[headSize-1] != 2 {
+		data[headSize-1] = 7 // the number of the question
+		if got := counts.take(data[:questionSize]); len(got) != questionSize || !bytes.Equal(got[:headSize],
+			data[:headSize]) || got[questionSize-1] != 2 {
 			t.Errorf("blast %d: %v", i, got)
 		}
 	}
 	if len(counts.count) != mostBlasts || len(counts.order) != mostBlasts {
 		t.Errorf("%d blasts are known, in order %d", len(counts.count), len(counts.order))
 	}
-	for _, size := range []int{0, headSize - 1, headSize + 1, bench.DatagramBytes - 1} {
+	for _, size := range []int{0, headSize, questionSize - 1, questionSize + 1, bench.DatagramBytes - 1} {
 		if got := counts.take(data[:size]); got != nil {
 			t.Errorf("%d bytes are answered", size)
 		}
