@@ -70,11 +70,11 @@ func TestChoose(t *testing.T) {
 	many := bench.Defaults()
 	many.PolicyRules = []int{10000}
 	var nodes []runtime.Object
-	for i := range 101 {
+	for i := range 117 {
 		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}})
 	}
 	_, err := Choose(t.Context(), a, &kube.Client{Typed: fake.NewClientset(nodes...)}, nil, many)
-	if err == nil || exit.Code(io.Discard, err) != exit.Usage || !strings.Contains(err.Error(), "at most 9900") {
-		t.Errorf("10,000 rules on 101 nodes: %v", err)
+	if err == nil || exit.Code(io.Discard, err) != exit.Usage || !strings.Contains(err.Error(), "at most 59829") {
+		t.Errorf("10,000 rules on 117 nodes: %v", err)
 	}
 }

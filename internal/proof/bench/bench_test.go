@@ -120,20 +120,31 @@ func TestFailedStreams(t *testing.T) {
 
 // TestLeash: the load of one run ends soon, whatever happens to who began it, and all of it is bounded.
 func TestLeash(t *testing.T) {
+	most := Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second,
+		LinkShare: 100, KeepGoing: true}
 	for _, c := range []struct {
-		bounds Bounds
-		most   time.Duration
+		bounds   Bounds
+		enforced bool // with --policy-rules
+		most     time.Duration
 	}{
-		{Defaults(), 4 * time.Minute},
-		{Bounds{Runs: 4, Duration: mostDuration, Rate: mostRate, Megabits: mostMegabits, MaxRoundTrip: time.Second,
-			LinkShare: 100}, 8 * time.Minute},
+		{Defaults(), false, 4 * time.Minute}, {Defaults(), true, 8 * time.Minute},
+		{most, false, 8 * time.Minute}, {most, true, 10 * time.Minute},
 	} {
 		if err := c.bounds.Validate(); err != nil {
 			t.Fatal(err)
 		}
 		p := c.bounds.Plan(c.bounds.Tasks([]Paths{{Name: SameNode}, {Name: TwoNodes}, {Name: ToHost}}, ""), nil)
+		if c.enforced {
+			p.Reach = Enforced
+		}
 		if got := p.Leash(); got > c.most || got < p.Cost().Time/time.Duration(p.Runs)+p.Reach {
 			t.Errorf("%+v: a run's client lives for %s", c.bounds, got)
+		}
+		ruled := c.bounds.Plan(c.bounds.PolicyTasks(Paths{Name: TwoNodes}, 10), nil)
+		ruled.Reach, ruled.Denied = Enforced, "denied"
+		if got := ruled.Leash(); c.enforced && got > c.most ||
+			got < ruled.Cost().Time/time.Duration(p.Runs)+3*Enforced {
+			t.Errorf("%+v: the client of a run with policies lives for %s", c.bounds, got)
 		}
 		if got := p.Cost().Time; got > 21*time.Minute {
 			t.Errorf("%+v: the load lasts for %s", c.bounds, got)
@@ -203,12 +214,19 @@ func TestValidate(t *testing.T) {
 
 // TestTooManyRules: rules that many nodes would read are refused, with what is allowed.
 func TestTooManyRules(t *testing.T) {
-	b := Bounds{PolicyRules: []int{10, 10000}}
-	if why := b.TooManyRules(100); why != "" {
+	b := Bounds{Runs: 3, PolicyRules: []int{10, 1000, 10000}}
+	if why := b.TooManyRules(105); why != "" {
 		t.Error(why)
 	}
-	if why := b.TooManyRules(250); !strings.HasSuffix(why, "with so many nodes at most 4000 are allowed") {
+	if why := b.TooManyRules(106); why != "--policy-rules in 3 runs: the agents of 106 nodes would read 66060 rules "+
+		"each, and with so many nodes at most 66037 are allowed" {
 		t.Error(why)
+	}
+	if got := strings.Join(b.policies(), " "); !strings.Contains(got, "6.6 MB for each node in all") {
+		t.Error(got)
+	}
+	if b.Runs = 10; b.TooManyRules(32) == "" {
+		t.Error("the runs are not counted")
 	}
 	if why := Defaults().TooManyRules(5000); why != "" {
 		t.Error(why)
@@ -258,7 +276,7 @@ func TestTable(t *testing.T) {
 				s.Latency, s.Sent, s.Arrived = nil, 10000, 9900
 			case task.Kind == Datagrams:
 				s.Value, s.Latency = 760+n, latency(1500, 1900)
-				s.Processor = map[string]float64{"node-1": 30 + n, "node-2": 20}
+				s.Processor = map[string]float64{"node-1": 30 + n}
 				s.Rises = map[string]map[string]int64{"node-1": {Busy: 9}, "node-2": {"udp.RcvbufErrors": 2}}
 				s.Latency.SenderP99, s.Latency.P99, s.Latency.P999 = 1500, Over, Over
 			case task.Kind == Connections:

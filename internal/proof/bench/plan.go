@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -69,9 +68,9 @@ const (
 	// mostBlast is what one flow of UDP offers at most, in Mbit/s: one processor can hardly send more.
 	mostBlast = 1000
 	// mostRules is the most rules of policy. Every node's agent reads them, and mostRulesRead bounds how often they are
-	// read in all: about 100 bytes each, so 100 MB from the API server.
+	// read in all: about 100 bytes each, so 700 MB from the API server.
 	mostRules     = 10000
-	mostRulesRead = 1000000
+	mostRulesRead = 7000000
 	mostLevels    = 4
 )
 
@@ -125,11 +124,21 @@ func (b Bounds) TooManyRules(nodes int) string {
 	if len(b.PolicyRules) == 0 {
 		return ""
 	}
-	if most := slices.Max(b.PolicyRules); most*nodes > mostRulesRead {
-		return fmt.Sprintf("--policy-rules %d are read by the agents of %d nodes, and with so many nodes at most %d "+
-			"are allowed", most, nodes, mostRulesRead/nodes)
+	if each := b.rulesRead(); each*nodes > mostRulesRead {
+		return fmt.Sprintf("--policy-rules in %d runs: the agents of %d nodes would read %d rules each, and with so "+
+			"many nodes at most %d are allowed", b.Runs, nodes, each, mostRulesRead/nodes)
 	}
 	return ""
+}
+
+// rulesRead is how many rules of policy the agent of a node reads: each run makes and removes those of every level, and
+// a watch sends an object again when it is deleted.
+func (b Bounds) rulesRead() int {
+	sum := 0
+	for _, rules := range b.PolicyRules {
+		sum += rules
+	}
+	return 2 * b.Runs * sum
 }
 
 // mostRoundTrip is the greatest bound on a round trip that can stop a measurement: probes that are younger are not
@@ -175,6 +184,9 @@ type Task struct {
 	// Most stops operations whose own answers are slow or missing, as MaxRoundTrip does for probes: the probes do not
 	// see the name server, nor what stands behind a Service. It is 0 for what has probes on its own path.
 	Most time.Duration `json:"mostNanos,omitempty"`
+	// Within is the node that the packets do not leave; empty if they cross from one node to another, or if that is
+	// not known.
+	Within string `json:"within,omitempty"`
 }
 
 // Name is the measurement's name in tables.
@@ -219,6 +231,8 @@ type Host struct{ Echo, Accept, Sink, HTTP string }
 type Paths struct {
 	Name string
 	Host Host
+	// Within is Task.Within.
+	Within string
 }
 
 // Names of the paths.
@@ -236,7 +250,8 @@ func (b Bounds) Tasks(paths []Paths, service string) []Task {
 	var tasks []Task
 	for _, path := range paths {
 		add := func(kind Kind, target string, streams, rate int) {
-			tasks = append(tasks, Task{kind, path.Name, target, streams, rate, path.Host.Echo, b.Duration, 0})
+			tasks = append(tasks, Task{kind, path.Name, target, streams, rate, path.Host.Echo, b.Duration, 0,
+				path.Within})
 		}
 		add(RoundTrip, path.Host.Echo, 0, b.probes())
 		add(Stream, path.Host.Sink, 1, b.Megabits)
@@ -247,15 +262,15 @@ func (b Bounds) Tasks(paths []Paths, service string) []Task {
 	}
 	last := paths[min(1, len(paths)-1)].Host.Echo // on the other node, if there is one
 	return append(tasks,
-		Task{Requests, Service, service, 0, b.Rate, last, b.Duration, b.MaxRoundTrip},
-		Task{Questions, DNS, "", 0, b.Rate / questionShare, last, b.Duration, b.MaxRoundTrip})
+		Task{Requests, Service, service, 0, b.Rate, last, b.Duration, b.MaxRoundTrip, ""},
+		Task{Questions, DNS, "", 0, b.Rate / questionShare, last, b.Duration, b.MaxRoundTrip, ""})
 }
 
 // PolicyTasks are the measurements of a path that are repeated with so many rules of policy.
 func (b Bounds) PolicyTasks(path Paths, rules int) []Task {
 	add := func(kind Kind, target string, streams, rate int) Task {
 		return Task{kind, fmt.Sprintf("%s, %d policy rules", path.Name, rules), target, streams, rate, path.Host.Echo,
-			b.Duration, 0}
+			b.Duration, 0, path.Within}
 	}
 	return []Task{add(RoundTrip, path.Host.Echo, 0, b.probes()), add(Stream, path.Host.Sink, 1, b.Megabits),
 		add(Datagrams, path.Host.Echo, 0, b.Rate), add(Connections, path.Host.Accept, 0, b.Rate/connectionShare)}
@@ -291,8 +306,8 @@ const Rest = 2 * time.Second
 // Leash is how long the client of one run may live. The load then ends, whatever became of the process that made it.
 func (p Plan) Leash() time.Duration {
 	lasts := p.Reach + Rest + spare
-	if p.Denied != "" {
-		lasts += p.Reach
+	if p.Denied != "" { // until it is denied, and until the others are admitted again
+		lasts += 2 * p.Reach
 	}
 	for _, task := range p.Tasks {
 		lasts += task.Duration + Settle

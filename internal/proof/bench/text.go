@@ -35,7 +35,9 @@ func (r *Result) Words() []string {
 	}
 	if any(func(row Row) bool { return row.Name == string(Blast) && row.Lost > 0 }) {
 		words = append(words, "UDP does not slow down when datagrams are lost. The path may have dropped them, or the "+
-			"responder's socket (udp.RcvbufErrors of its node).")
+			"responder's socket. udp.RcvbufErrors counts what the sockets of the host network dropped, of any "+
+			"program. If it rises for pod to host, the receiver may have been too slow. For a receiver in a pod "+
+			"it shows nothing: then LOST cannot tell the network from the receiver.")
 	}
 	words = append(words, fmt.Sprintf("Latencies start at the time at which an operation was scheduled, and include "+
 		"the delays of the client and of the responder. Operations without an answer within %s count as slower than "+
@@ -74,9 +76,10 @@ func (r *Result) Words() []string {
 		words = append(words, "The pod behind the Service is on the client's node: its requests crossed no network.")
 	}
 	if any(func(row Row) bool { return len(row.Processor) > 0 }) {
-		words = append(words, "Processor time is what all processors of the node did beyond its rest before the run. "+
-			"It includes the benchmark's programs, and whatever else ran. With few packets a second it is mostly "+
-			"noise: raise --rate, and compare the spread.")
+		words = append(words, fmt.Sprintf("Processor time is the CPU time that the node used during the measurement, "+
+			"minus what it used without load (measured for %s before the run), for 1,000 packets, both directions "+
+			"counted. It includes the benchmark's programs, and whatever else ran. With few packets a second it is "+
+			"mostly noise: raise --rate, and compare the spread.", seconds(Rest)))
 	}
 	if len(r.Bounds.PolicyRules) > 0 {
 		words = append(words, "The rules of policy match no packet of the load, and the one that "+
@@ -319,10 +322,13 @@ func (b Bounds) policies() []string {
 	return []string{
 		fmt.Sprintf("policy   up to %d rules in NetworkPolicies that select one pod of the benchmark alone; every "+
 			"node's policy agent", most),
-		fmt.Sprintf("         reads them (%.1f MB). Each run makes and removes them, which may take some minutes",
-			float64(most)*ruleBytes/1e6),
+		fmt.Sprintf("         reads them, %.1f MB for each node in all. Each run makes and removes them, which may take "+
+			"some minutes", float64(b.rulesRead())*ruleBytes/1e6),
 	}
 }
+
+// seconds writes a duration of whole seconds.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.0f s", d.Seconds()) }
 
 // ruleBytes is the size of a rule in JSON.
 const ruleBytes = 100

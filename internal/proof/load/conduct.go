@@ -39,12 +39,16 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 		return
 	}
 	silent := c.reachAll(ctx)
-	if why := c.denied(ctx); why != "" {
+	switch why := c.denied(ctx); {
+	case why != "":
 		for i := range silent {
 			if silent[i] == "" {
 				silent[i] = why
 			}
 		}
+	case plan.Denied != "":
+		// The first policy already denies. What answers now is admitted by the last one, so that is in force.
+		silent = c.reachAll(ctx)
 	}
 	c.watchRest(ctx)
 	for i, task := range plan.Tasks {
@@ -264,13 +268,14 @@ func busier(before, after map[string]int64) (micros float64, ok bool) {
 }
 
 // count adds to a sample what the nodes' counters rose by during it, and the processor time for each packet of
-// datagrams: each of them, and each probe that was sent during them, is a packet there and one back.
+// datagrams, of the nodes that carry them: each of them, and each probe that was sent during them, is a packet there
+// and one back.
 func (c *conductor) count(ctx context.Context, task bench.Task, s *bench.Sample, before map[string]map[string]int64,
 	took time.Duration) {
 	if len(before) == 0 {
 		return
 	}
-	s.Rises = map[string]map[string]int64{}
+	s.Rises = map[string]map[string]int64{} // by the traffic of the whole node, so of all nodes
 	for node, after := range c.counted(ctx) {
 		if before[node] == nil {
 			continue
@@ -278,7 +283,8 @@ func (c *conductor) count(ctx context.Context, task bench.Task, s *bench.Sample,
 		s.Rises[node] = bench.Rises(before[node], after)
 		rest, known := c.rest[node]
 		busy, ok := busier(before[node], after)
-		if !known || !ok || task.Kind != bench.Datagrams || s.Latency == nil || s.UnderLoad == nil {
+		if !known || !ok || task.Kind != bench.Datagrams || s.Latency == nil || s.UnderLoad == nil ||
+			task.Within != "" && task.Within != node {
 			continue
 		}
 		if s.Processor == nil {
@@ -323,8 +329,7 @@ func (c *conductor) reachAll(ctx context.Context) []string {
 // deniedFor is how often in a row the denied target must not answer.
 const deniedFor = 3
 
-// denied waits until the target that must be denied is; it returns why not. The targets that must be reached answer by
-// now, so the network has seen the last policy.
+// denied waits until the target that must be denied is; it returns why not.
 func (c *conductor) denied(ctx context.Context) string {
 	if c.plan.Denied == "" {
 		return ""

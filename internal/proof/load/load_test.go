@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -351,7 +352,14 @@ func TestProcessorTime(t *testing.T) {
 		}
 		return "there is no sample"
 	})
-	plan.Counters["b"] = third.HTTP
+	// Packets that do not leave node a are no load of node b.
+	plan.Tasks[0].Within = "a"
+	for _, line := range conducted(t, t.Context(), plan) {
+		if line.Sample != nil && (len(line.Sample.Processor) != 1 || len(line.Sample.Rises) != 2) {
+			t.Errorf("within node a: %+v", line.Sample)
+		}
+	}
+	plan.Tasks[0].Within, plan.Counters["b"] = "", third.HTTP
 	note := false
 	for _, line := range conducted(t, t.Context(), plan) {
 		note = note || strings.Contains(line.Note, "nodes a and b are one machine")
@@ -401,6 +409,45 @@ func TestDenied(t *testing.T) {
 			!strings.HasPrefix(s.Error, want) || (s.Latency == nil) != (want != "") {
 			t.Errorf("%s: %+v", denied, lines)
 		}
+	}
+}
+
+// TestAdmitted: all ports answer while no policy is in force. The first one denies all of them, and the last one admits
+// the client again: until then, nothing is measured.
+func TestAdmitted(t *testing.T) {
+	host := responder(t, nil)
+	page := bytes.Repeat([]byte{'.'}, pageSize)
+	open := func(address string) (string, func()) {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Error(err)
+			return "", func() {}
+		}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write(page) //nolint:errcheck // the client has gone
+		})}
+		go server.Serve(listener) //nolint:errcheck // it ends when it is closed
+		return listener.Addr().String(), func() { server.Close() }
+	}
+	denied, deny := open("127.0.7.1:0")
+	admitted, isolate := open("127.0.7.1:0")
+	plan := bench.Plan{Run: 1, Runs: 1, LinkShare: 20, MaxRoundTrip: time.Second / 2, ProbeRate: 50, Denied: denied,
+		Reach: 20 * time.Second, Tasks: []bench.Task{{Kind: bench.Requests, Target: admitted, Probed: host.Echo, Rate: 50,
+			Duration: time.Second / 2}}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		time.Sleep(time.Second)
+		deny()
+		isolate()
+		time.Sleep(4 * time.Second)
+		_, end := open(admitted)
+		t.Cleanup(end)
+	}()
+	lines := conducted(t, t.Context(), plan)
+	<-ended
+	if s := lines[0].Sample; s == nil || s.Error != "" || s.Latency == nil || s.Latency.Lost() != 0 {
+		t.Errorf("%+v", lines[0].Sample)
 	}
 }
 

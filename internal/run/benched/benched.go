@@ -127,8 +127,8 @@ func (b *Bench) atMost() time.Duration {
 	var run time.Duration
 	for i, plan := range b.plans(b.paths(nil), "", nil) {
 		plan.Denied = ""
-		if run += plan.Leash() + clientWithin; i > 0 { // the wait for the denied target, and the policies themselves
-			run += plan.Reach + policiesWithin
+		if run += plan.Leash() + clientWithin; i > 0 { // the waits of Plan.Denied, and the policies
+			run += 2*plan.Reach + policiesWithin
 		}
 	}
 	return ready + time.Duration(b.Bounds.Runs)*run + removal
@@ -421,12 +421,13 @@ func (b *Bench) paths(pods map[string]*corev1.Pod) []bench.Paths {
 		return bench.Host{Echo: port(manifest.PortUDP), Accept: port(manifest.PortTCP), Sink: port(manifest.PortSink),
 			HTTP: port(manifest.PortHTTP)}
 	}
-	paths := []bench.Paths{{Name: bench.SameNode, Host: at(manifest.BenchNear)}}
+	near := b.Nodes[0].Name
+	paths := []bench.Paths{{Name: bench.SameNode, Host: at(manifest.BenchNear), Within: near}}
 	if len(b.Nodes) > 1 {
 		return append(paths, bench.Paths{Name: bench.TwoNodes, Host: at(manifest.BenchFar)},
 			bench.Paths{Name: bench.ToHost, Host: at(manifest.BenchFarHost)})
 	}
-	return append(paths, bench.Paths{Name: bench.OwnHost, Host: at(manifest.BenchNearHost)})
+	return append(paths, bench.Paths{Name: bench.OwnHost, Host: at(manifest.BenchNearHost), Within: near})
 }
 
 // addressed are the plans of a run with the addresses of the pods, by their parts, and of the Service.

@@ -10,10 +10,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -187,6 +192,50 @@ func TestNotRemoved(t *testing.T) {
 			t.Errorf("after %s: %v; hint: %s", took, err, engine.HintOf(err))
 		}
 	})
+}
+
+// TestMayRule: before any pod is made, a missing right to make or to remove policies is named; the requests change
+// nothing. Without policies, nothing is asked.
+func TestMayRule(t *testing.T) {
+	for _, lacks := range []string{"", "patch", "delete"} {
+		asked := map[string][]string{}
+		answer := func(verb string, dry []string, otherwise error) (bool, runtime.Object, error) {
+			asked[verb] = dry
+			if verb == lacks {
+				return true, nil, apierrors.NewForbidden(networkingv1.Resource("networkpolicies"), "",
+					errors.New(`User "u" cannot `+verb+` resource "networkpolicies"`))
+			}
+			return true, &unstructured.Unstructured{}, otherwise
+		}
+		typed, dynamic := fake.NewClientset(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme)
+		dynamic.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return answer("patch", action.(clienttesting.PatchActionImpl).PatchOptions.DryRun, nil)
+		})
+		typed.PrependReactor("delete", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return answer("delete", action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun,
+				apierrors.NewNotFound(networkingv1.Resource("networkpolicies"), "theseus-bench-rules-0"))
+		})
+		synctest.Test(t, func(t *testing.T) {
+			b := &Bench{Client: &kube.Client{Typed: typed, Dynamic: dynamic}, Note: func(string) {}}
+			if err := b.mayRule(t.Context()); err != nil || len(asked) != 0 {
+				t.Errorf("without policies: %v, %v", err, asked)
+			}
+			b.Bounds.PolicyRules = []int{10}
+			err := b.mayRule(t.Context())
+			if got := errorText(err); lacks == "" && err != nil || !strings.Contains(got, lacks) ||
+				err != nil && !strings.Contains(engine.HintOf(err), "create, patch, list and delete") {
+				t.Errorf("without the right to %s: %v; hint: %s", lacks, err, engine.HintOf(err))
+			}
+		})
+		for verb, dry := range asked {
+			if !slices.Equal(dry, []string{metav1.DryRunAll}) {
+				t.Errorf("%s is no dry run: %v", verb, dry)
+			}
+		}
+		if lacks != "patch" && len(asked) != 2 {
+			t.Errorf("asked: %v", asked)
+		}
+	}
 }
 
 // fixedMapper knows no kind, and looks up none.
