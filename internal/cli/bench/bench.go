@@ -77,7 +77,8 @@ func newNetwork(a *app.App) *cobra.Command {
 	flags.DurationVar(&o.bounds.Duration, "duration", o.bounds.Duration, "how long each measurement takes")
 	flags.IntVar(&o.bounds.Rate, "rate", o.bounds.Rate,
 		"datagrams and requests a second, at most; new connections are a quarter of it, DNS queries a tenth")
-	flags.IntVar(&o.bounds.Megabits, "throughput", o.bounds.Megabits, "Mbit/s of all TCP streams together, at most")
+	flags.IntVar(&o.bounds.Megabits, "throughput", o.bounds.Megabits,
+		"Mbit/s of all TCP streams together, and of UDP (at most 1000), at most")
 	flags.DurationVar(&o.bounds.MaxRoundTrip, "max-round-trip", o.bounds.MaxRoundTrip,
 		"stop when, within a second, more than half of the probes, requests or DNS queries under load take longer")
 	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare,

@@ -32,7 +32,8 @@ func Choose(ctx context.Context, a *app.App, client *kube.Client, named []string
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
 	if why := bounds.TooManyRules(len(nodes.Items)); why != "" {
-		return nil, exit.Fail(exit.Usage, "name fewer rules or fewer --runs, or measure on a smaller cluster", "%s", why)
+		return nil, exit.Fail(exit.Usage, "name fewer rules or fewer --runs, or measure on a smaller cluster",
+			"%s", why)
 	}
 	chosen, err := benched.Choose(nodes.Items, named)
 	if err != nil {

@@ -91,7 +91,8 @@ func TestRemoveBenchPolicies(t *testing.T) {
 			})
 		forbid(client, "delete-collection")
 		forbid(client, cmp.Or(verb, "none"))
-		err := (&Client{Typed: client}).RemoveBenchPolicies(t.Context(), manifest.LabelBenchID+"=mine", time.Minute, nil)
+		err := (&Client{Typed: client}).RemoveBenchPolicies(t.Context(), manifest.LabelBenchID+"=mine",
+			time.Minute, nil)
 		if verb != "" {
 			if !apierrors.IsForbidden(err) {
 				t.Errorf("without the right to %s: %v", verb, err)

@@ -43,7 +43,8 @@ func BenchResponder(image, node, part, id string, atMost time.Duration) *unstruc
 		args, port = append(args, "--host"), port+HostOffset
 	}
 	container := benchContainer("serve", image, args)
-	container.Env = append(container.Env, field("HOST_IP", "status.hostIP"))
+	container.Env = append(container.Env, field("HOST_IP", "status.hostIP"),
+		field("BENCH_ID", "metadata.labels['"+LabelBenchID+"']"))
 	container.ReadinessProbe = listens(port)
 	spec := benchSpec(node, atMost, container)
 	spec.HostNetwork = host

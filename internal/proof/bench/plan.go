@@ -342,7 +342,7 @@ type Limits struct {
 	// Conntrack is how many connections the node tracks, and ConntrackMost how many it can.
 	Conntrack     int64 `json:"conntrack"`
 	ConntrackMost int64 `json:"conntrackMost"`
-	// Boot identifies the boot of the node's kernel: two nodes with the same one share a machine.
+	// Boot identifies the boot of the node's kernel within one benchmark: two nodes with the same one share a machine.
 	Boot string `json:"boot,omitempty"`
 }
 

@@ -322,8 +322,8 @@ func (b Bounds) policies() []string {
 	return []string{
 		fmt.Sprintf("policy   up to %d rules in NetworkPolicies that select one pod of the benchmark alone; every "+
 			"node's policy agent", most),
-		fmt.Sprintf("         reads them, %.1f MB for each node in all. Each run makes and removes them, which may take "+
-			"some minutes", float64(b.rulesRead())*ruleBytes/1e6),
+		fmt.Sprintf("         reads them, %.1f MB for each node in all. Each run makes and removes them, which may "+
+			"take some minutes", float64(b.rulesRead())*ruleBytes/1e6),
 	}
 }
 

@@ -432,8 +432,8 @@ func TestAdmitted(t *testing.T) {
 	denied, deny := open("127.0.7.1:0")
 	admitted, isolate := open("127.0.7.1:0")
 	plan := bench.Plan{Run: 1, Runs: 1, LinkShare: 20, MaxRoundTrip: time.Second / 2, ProbeRate: 50, Denied: denied,
-		Reach: 20 * time.Second, Tasks: []bench.Task{{Kind: bench.Requests, Target: admitted, Probed: host.Echo, Rate: 50,
-			Duration: time.Second / 2}}}
+		Reach: 20 * time.Second, Tasks: []bench.Task{{Kind: bench.Requests, Target: admitted, Probed: host.Echo,
+			Rate: 50, Duration: time.Second / 2}}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -36,7 +36,8 @@ func softirq(pass *check.Pass) []finding.Finding {
 		found = append(found, finding.Finding{ID: "load/softirq", Severity: finding.Info,
 			Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 			Message: fmt.Sprintf("%d times in %.0f s, a processor stopped receiving with packets left, because its "+
-				"budget was used up; it received %d packets. With more traffic, queues fill, and packets are dropped",
+				"budget was used up; it received %d packets. If this goes on, receive queues may fill "+
+				"and the network card may drop packets",
 				squeezes, load.Seconds, packets),
 			Evidence: map[string]any{"seconds": load.Seconds, "squeezes": squeezes, "packets": packets,
 				"sinceBoot": boot},
