@@ -19,10 +19,11 @@ import (
 // asking is how a gate comes by fresh reports in a large cluster, where they come seldom otherwise: it asks nodes a
 // question, whose number their answers have. The zero value asks none.
 type asking struct {
-	nodes map[string]bool // nil: all nodes
-	every time.Duration   // over which answers are spread; 0 if none is asked
-	again time.Time       // when those that have not answered are asked anew
-	often bool            // they are asked to report often then
+	nodes  map[string]bool // nil: all nodes
+	every  time.Duration   // over which answers are spread; 0 if none is asked
+	within time.Duration   // in which each node reports anyway, or answers
+	again  time.Time       // when those that have not answered are asked anew
+	often  bool            // they are asked to report often then
 }
 
 // asksAtOnce is how many nodes are told at once, one by one.
@@ -42,10 +43,11 @@ func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
 	}
 	if gate.Near {
 		if concerned := loss.Concerned(paths, gate.About, gate.Step); concerned != nil {
-			return asking{nodes: concerned, every: path.AskedEvery(len(concerned))}
+			return asking{nodes: concerned, every: path.AskedEvery(len(concerned)),
+				within: path.AnswerWithin(nodes, len(concerned))}
 		}
 	}
-	return asking{every: path.AskedEvery(nodes)}
+	return asking{every: path.AskedEvery(nodes), within: path.AnswerWithin(nodes, nodes)}
 }
 
 // ask asks the nodes for a report after they have measured for a while, and returns the number of the question; 0 if it
@@ -60,7 +62,13 @@ func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (numb
 	// An agent that does not know of answers must report for as long as it takes: a first report, which may have been
 	// under way, the one from which it counts, others that span the time, and the last.
 	lasts := min(measure+3*k.every+poll, mostAsked)
-	defer func() { k.again, k.often = a.Clock.Now().Add(lasts), true }()
+	wait := lasts
+	if !k.often {
+		// A new question ends the one before, so it must not come while that may still be answered, however long the
+		// bake: at the first report after it, or at one of the next two.
+		wait = measure + 3*k.within + poll
+	}
+	defer func() { k.again, k.often = a.Clock.Now().Add(wait), true }()
 	// A gate waits for reports of nodes that were not told, too, but not for an API server that answers no more: then
 	// the gate's own calls fail, and it is asked anew.
 	ctx, cancel := context.WithTimeout(ctx, longestAsk)

@@ -84,6 +84,15 @@ func (c *crowd) question(patch clienttesting.PatchAction) {
 	}
 }
 
+// paths are all that are measured.
+func (c *crowd) paths() []v1alpha1.Path {
+	plans, err := c.probePlans(context.Background())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return pathsOf(plans)
+}
+
 func (c *crowd) name(i int) string { return fmt.Sprintf("node-%d", i%c.nodes) }
 
 // work lets every agent report that is due.
@@ -223,6 +232,30 @@ func TestGateAsksOften(t *testing.T) {
 	}
 	if c.measure != 0 {
 		t.Errorf("the last question is to be answered after %s", c.measure)
+	}
+}
+
+// TestGateAsksOnce: a question stands for as long as its answer takes, however long nodes must measure.
+func TestGateAsksOnce(t *testing.T) {
+	for _, near := range []bool{true, false} {
+		c := newCrowd(t, 500)
+		k := (&Gate{}).asking(step.Gate{Near: near, About: []string{"node-5"}, Step: "s"}, 500, c.paths())
+		const bake = 10 * time.Minute
+		within := map[bool]time.Duration{true: time.Second, false: 10 * time.Second}[near]
+		if k.ask(context.Background(), c.Actor, bake) == 0 {
+			t.Fatal("nothing is asked")
+		}
+		for _, test := range []struct {
+			until time.Duration
+			asks  bool
+		}{{bake + 2*within, false}, {bake + 3*within + time.Second, true}} {
+			begun := c.now
+			c.now = c.now.Add(test.until)
+			if got := k.ask(context.Background(), c.Actor, bake) != 0; got != test.asks {
+				t.Errorf("near %t: asked anew after %s: %t", near, test.until, got)
+			}
+			c.now = begun
+		}
 	}
 }
 
