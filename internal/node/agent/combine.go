@@ -52,6 +52,19 @@ func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, f
 	return status
 }
 
+// countedAt is until when all the counts of a node's sources reach that were read at a time: those of the prober that
+// has written nothing for the longest may be old, as it may hang. How old they are is a short time, unless it does, so a
+// clock that is set hardly matters.
+func countedAt(wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile, read time.Time) time.Time {
+	age := time.Duration(0)
+	for network, paths := range wanted {
+		if len(paths) > 0 {
+			age = max(age, read.Sub(found[network].At))
+		}
+	}
+	return read.Add(-age)
+}
+
 // startingIn are the results of paths that start on a node in a network: a probe pod is a witness of its own paths
 // alone, whatever its file says.
 func startingIn(node, network string, results []v1alpha1.PathResult) []v1alpha1.PathResult {

@@ -85,6 +85,33 @@ func TestCombine(t *testing.T) {
 	}
 }
 
+// TestCountedAt: the counts of a report are as old as those of the prober that has been silent for the longest, of those
+// that have paths to measure.
+func TestCountedAt(t *testing.T) {
+	read := time.Now()
+	file := func(age time.Duration) probe.ResultsFile { return probe.ResultsFile{At: read.Add(-age).Round(0)} }
+	paths := []v1alpha1.Path{from("b", "n1", "old")}
+	both := map[string][]v1alpha1.Path{"old": paths, "new": paths}
+	for name, test := range map[string]struct {
+		wanted map[string][]v1alpha1.Path
+		found  map[string]probe.ResultsFile
+		least  time.Duration
+		most   time.Duration
+	}{
+		"nothing to measure": {map[string][]v1alpha1.Path{"old": {}}, nil, 0, 0},
+		"the older of two":   {both, map[string]probe.ResultsFile{"old": file(3e9), "new": file(1e9)}, 3e9, 3e9},
+		"one that does not count": {map[string][]v1alpha1.Path{"new": paths},
+			map[string]probe.ResultsFile{"old": file(3e9), "new": file(1e9)}, 1e9, 1e9},
+		"none yet":               {both, map[string]probe.ResultsFile{"old": file(1e9)}, time.Hour, 1<<63 - 1 - time.Millisecond},
+		"the clock was set back": {both, map[string]probe.ResultsFile{"old": file(-1e12), "new": file(-1e12)}, 0, 0},
+	} {
+		const slack = time.Millisecond
+		if got := read.Sub(countedAt(test.wanted, test.found, read)); got < test.least-slack || got > test.most+slack {
+			t.Errorf("%s: counts of %s ago", name, got)
+		}
+	}
+}
+
 // TestForget removes what probers of an earlier migration left, once, and minds nothing that is not there.
 func TestForget(t *testing.T) {
 	a := &Agent{Probers: Folder(t.TempDir()), Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}

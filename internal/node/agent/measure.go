@@ -58,7 +58,13 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 	look := func(due bool) {
 		read := time.Now()
-		status := combine(a.Name, plan.Generation, wanted, a.results(), read)
+		found := a.results()
+		counted := countedAt(wanted, found, read)
+		if due && pace.waits(counted, read) {
+			answer.Reset(answerAgain)
+			return
+		}
+		status := combine(a.Name, plan.Generation, wanted, found, read)
 		status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
 		switch {
 		case !due:
@@ -69,7 +75,7 @@ func (a *Agent) measure(ctx context.Context) {
 		case len(plan.Paths) > 0:
 			status.BGP = a.Node.BGP(ctx)
 		}
-		published, out.answers = read, pace.answers(read)
+		published, out.answers, pace.told = read, pace.answers(counted), counted
 		out.publish(ctx, status)
 	}
 	for {
@@ -83,6 +89,9 @@ func (a *Agent) measure(ctx context.Context) {
 				ask(a.Name, asked)
 				continue // or a watch has begun again
 			}
+			if !ordered || next.Generation != plan.Generation {
+				pace.paths(time.Now())
+			}
 			plan, wanted, ordered = next, split(next.Paths, a.Name), true
 			a.order(plan.Generation, wanted)
 			out.fullEvery = time.Duration(plan.FullMillis) * time.Millisecond
@@ -92,7 +101,11 @@ func (a *Agent) measure(ctx context.Context) {
 		case asked := <-asks:
 			ask(v1alpha1.PlanOfAll, asked)
 		case <-answer.C:
-			if ordered && published.Before(pace.answer) { // else a regular report has answered
+			switch wait := time.Until(pace.answer); {
+			case !ordered || !pace.told.Before(pace.answer): // a regular report has answered
+			case wait > 0:
+				answer.Reset(wait)
+			default:
 				look(true)
 			}
 		case <-ticker.C:

@@ -19,8 +19,18 @@ type pace struct {
 	every, fast time.Duration
 	until       time.Time           // fast counts until then, and every after it
 	asked       map[string]question // the last one of each plan
+	planned     time.Time           // when the agent got the paths that it measures
 	answer      time.Time           // a report that is counted from then on answers the last question
+	measure     time.Duration       // how long it asks to measure
+	told        time.Time           // until when the last report in the cluster was counted
 }
+
+// Probers write their counts twice within publishInterval. A report that must answer a question waits for as long for
+// counts that are new enough, and looks for them now and again.
+const (
+	patience    = publishInterval
+	answerAgain = publishInterval / 5
+)
 
 // question is one of a gate: its number, and when this agent saw it.
 type question struct {
@@ -43,6 +53,20 @@ func (p *pace) plan(every time.Duration, now time.Time) {
 	p.every = every
 }
 
+// paths begins with new paths: a node measures for a question since it has had both.
+func (p *pace) paths(now time.Time) {
+	p.planned = now
+	if now.Before(p.answer) {
+		p.answer = now.Add(p.measure)
+	}
+}
+
+// waits reports whether a report must wait for newer counts, so that it answers a question.
+func (p *pace) waits(counted, read time.Time) bool {
+	return p.told.Before(p.answer) && counted.Before(p.answer) && !read.Before(p.answer) &&
+		read.Before(p.answer.Add(patience))
+}
+
 // ask takes over what a gate asks for in a plan, if it is new. Reports come faster from now on, or one must come after
 // the time that it returns, unless it is 0.
 func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) (faster bool, after time.Duration) {
@@ -55,7 +79,7 @@ func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) (faster bo
 	p.asked[plan] = question{asked.Number, now}
 	fast := max(ofMillis(asked.ReportMillis), leastAsked)
 	if measure := ofMillis(asked.MeasureMillis); measure > 0 {
-		p.answer = now.Add(measure)
+		p.answer, p.measure = now.Add(measure), measure
 		if fast >= p.every {
 			return false, 0 // the next regular report after that answers
 		}
@@ -77,12 +101,16 @@ func ofMillis(millis int64) time.Duration {
 	return time.Duration(max(0, min(millis, 24*time.Hour.Milliseconds()))) * time.Millisecond
 }
 
-// answers are what a report whose counts were read at a time answers.
-func (p *pace) answers(read time.Time) []loss.Answer {
+// answers are what a report whose counts reach until a time answers.
+func (p *pace) answers(counted time.Time) []loss.Answer {
 	var all []loss.Answer
 	for _, plan := range slices.Sorted(maps.Keys(p.asked)) {
 		one := p.asked[plan]
-		all = append(all, loss.Answer{Number: one.number, Seen: one.seen.Round(0), Measured: read.Sub(one.seen)})
+		since := one.seen
+		if since.Before(p.planned) {
+			since = p.planned
+		}
+		all = append(all, loss.Answer{Number: one.number, Seen: since.Round(0), Measured: max(0, counted.Sub(since))})
 	}
 	return all
 }

@@ -87,6 +87,52 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// TestAnswerWaits: a report that must answer waits a little for counts that are new enough, and then for none.
+func TestAnswerWaits(t *testing.T) {
+	begun := time.Now()
+	at := func(millis int) time.Time { return begun.Add(time.Duration(millis) * time.Millisecond) }
+	p := pace{every: 10 * time.Second}
+	if p.waits(at(0), at(0)) {
+		t.Error("it waits though nothing is asked")
+	}
+	p.ask("node", &v1alpha1.Asked{Number: 5, ReportMillis: 1000, MeasureMillis: 2500}, begun)
+	for _, test := range []struct {
+		counted, read int
+		waits         bool
+	}{{2000, 2499, false}, {2000, 2500, true}, {2499, 2900, true}, {2500, 2900, false}, {0, 3499, true},
+		{0, 3500, false}} {
+		if got := p.waits(at(test.counted), at(test.read)); got != test.waits {
+			t.Errorf("counts of %d ms, read at %d ms: it waits %t", test.counted, test.read, got)
+		}
+	}
+	p.told = at(2500)
+	if p.waits(at(2000), at(2600)) {
+		t.Error("it waits though it has answered")
+	}
+}
+
+// TestAnswerByPlan: what was measured before the node had the plan of its report is no answer to a question before it.
+func TestAnswerByPlan(t *testing.T) {
+	begun := time.Now()
+	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
+	p := pace{every: 10 * time.Second}
+	p.ask("all", &v1alpha1.Asked{Number: 5, ReportMillis: 1000, MeasureMillis: 2500}, at(0))
+	p.paths(at(1))
+	if got := p.answers(at(3)); len(got) != 1 || got[0].Measured != 2*time.Second || !got[0].Seen.Equal(at(1)) {
+		t.Errorf("it answers %+v", got)
+	}
+	if got := p.answer.Sub(begun); got != 3500*time.Millisecond {
+		t.Errorf("the answer is due after %s", got)
+	}
+	p.paths(at(5))
+	if got := p.answers(at(3)); got[0].Measured != 0 {
+		t.Errorf("counts of before the plan: %+v", got)
+	}
+	if got := p.answer.Sub(begun); got != 3500*time.Millisecond {
+		t.Errorf("an answer that was due is due anew after %s", got)
+	}
+}
+
 // TestFullDue: a report in full is due once in its time, and at another moment on each node.
 func TestFullDue(t *testing.T) {
 	const every, nodes = 5 * time.Minute, 300

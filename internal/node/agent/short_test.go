@@ -318,11 +318,16 @@ func TestQuestionAnswered(t *testing.T) {
 	}
 	begun, sent := time.Now(), int64(0)
 	var report v1alpha1.ProbeReport
+	var wrote time.Time
 	reported := func() bool { // a prober goes on counting
+		if time.Since(wrote) < 400*time.Millisecond {
+			return get(t, a, "ProbeReport", "node-1", &report) && report.Status.Generation == 3
+		}
 		sent++
+		wrote = time.Now()
 		if err := probe.WriteResults(probe.ResultsPath(dir(a), "old"), probe.ResultsFile{Generation: 3, Since: begun,
-			Paths: []v1alpha1.PathResult{{ID: one.ID, Sent: sent, Answered: sent, Since: begun,
-				Last: time.Now()}}}); err != nil {
+			At: wrote, Paths: []v1alpha1.PathResult{{ID: one.ID, Sent: sent, Answered: sent, Since: begun,
+				Last: wrote}}}); err != nil {
 			t.Fatal(err)
 		}
 		return get(t, a, "ProbeReport", "node-1", &report) && report.Status.Generation == 3
@@ -351,5 +356,10 @@ func TestQuestionAnswered(t *testing.T) {
 	}
 	if n := report.Status.Seq - before; n != 1 {
 		t.Errorf("it wrote %d reports", n)
+	}
+	read, _, _ := shortReport(t, a)
+	until := answers.To[0].Seen.Add(answers.To[0].Measured)
+	if late := until.Sub(read.Paths[0].Last); late > 50*time.Millisecond { // the prober's file has the time of its counts
+		t.Errorf("it says that it measured for %s longer than its prober counted", late)
 	}
 }

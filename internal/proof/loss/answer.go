@@ -12,8 +12,9 @@ import (
 // Answer says that a report was counted after its agent had seen a question of a gate (v1alpha1.Asked).
 type Answer struct {
 	Number int64 `json:"number"`
-	// Seen is when the agent saw the question, and Measured how long after that it read the counts of the report. The
-	// node's clock may be set in between: Measured does not depend on it.
+	// Seen is when the agent saw the question, or got the plan of its report if that was later. Measured is how long
+	// after that the counts of the report were taken, of the prober whose counts are the oldest. The node's clock may be
+	// set in between: Measured does not depend on it.
 	Seen     time.Time     `json:"seen"`
 	Measured time.Duration `json:"measured"`
 }

@@ -80,17 +80,28 @@ func TestQuestionLater(t *testing.T) {
 	n.must(n.look(16), false, true, "node-0 has published 0 of 2")
 }
 
-// TestQuestionDenied: the last probe of a denied path is decided when its timeout is over.
-func TestQuestionDenied(t *testing.T) {
-	path, first := v1alpha1.Path{ID: "a", Denied: true, IntervalMillis: 1000}, after(10000)
+// TestQuestionLast: the last probe of a path must be of the end of the watch, as far as it is decided by then. That the
+// path was measured until the question, or until long before the end of a bake, is not enough.
+func TestQuestionLast(t *testing.T) {
 	for _, test := range []struct {
-		last int
-		says bool
-	}{{7000, false}, {6999, true}} {
-		got := wanting(Limits{Timeout: 2 * time.Second}, path, v1alpha1.PathResult{},
-			v1alpha1.PathResult{Sent: 10, Last: after(test.last)}, first)
-		if (got != "") != test.says {
-			t.Errorf("the last of it at %d ms: %q", test.last, got)
+		denied         bool
+		interval, bake int
+		least          int // the earliest last probe that will do
+	}{
+		{false, 100, 0, 10290}, {true, 100, 0, 10290}, {true, 1000, 0, 8490}, {false, 10_000, 0, -9510},
+		{false, 100, 1000, 10290}, {false, 100, 60_000, 67790}, {true, 100, 60_000, 67790},
+	} {
+		path := v1alpha1.Path{ID: "a", Denied: test.denied, IntervalMillis: test.interval}
+		limits := Limits{Timeout: 2 * time.Second, Bake: time.Duration(test.bake) * time.Millisecond}
+		for _, last := range []int{test.least, test.least - 1} {
+			result := v1alpha1.PathResult{Sent: 1000, Last: after(last)}
+			if !test.denied {
+				result.Answered = result.Sent
+			}
+			got := wanting(limits, path, v1alpha1.PathResult{}, result, after(10000))
+			if (got != "") != (last < test.least) {
+				t.Errorf("%+v, the last of it at %d ms: %q", test, last, got)
+			}
 		}
 	}
 }

@@ -328,8 +328,9 @@ func compare(limits Limits, evidence Evidence) []delta {
 
 // wanting names the evidence that a path lacks since the gate was asked; empty if it has enough. The report that was at
 // hand then may be older than the gate by the time between two reports. So if it is known since when the node has
-// measured for the gate, the last probe must be of that time: before its first one is decided, the path's interval
-// passes, and on a denied path the timeout.
+// measured for the gate, the last probe must be of the end of that time: a prober may hang while its agent reports. The
+// last probe may be older than its report by the timeout, until it is decided, and by the path's interval, twice if the
+// sender is late.
 func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult, first time.Time) string {
 	fresh, need := between(path.Denied, baseline(asked, after), after), int64(1)
 	if path.IntervalMillis > 0 {
@@ -341,12 +342,9 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 	if !path.Denied && fresh.Answered == 0 {
 		return path.ID + " got no answer at all"
 	}
-	decided := time.Duration(path.IntervalMillis) * time.Millisecond
-	if path.Denied {
-		decided += limits.Timeout
-	}
-	if !first.IsZero() && after.Last.Before(first.Add(-decided)) {
-		return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05") + ", before the gate"
+	lag := limits.Timeout + time.Duration(2*path.IntervalMillis+lastStep)*time.Millisecond
+	if !first.IsZero() && after.Last.Before(first.Add(limits.watch()-lag)) {
+		return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05") + ", too early for the gate"
 	}
 	return ""
 }
