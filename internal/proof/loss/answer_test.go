@@ -106,6 +106,27 @@ func TestQuestionLast(t *testing.T) {
 	}
 }
 
+// TestQuestionOnFormerPlan: what a node measured by its former plan is no answer, and no beginning of one.
+func TestQuestionOnFormerPlan(t *testing.T) {
+	n := newNear(t, false, Limits{})
+	n.watch.Question(7)
+	n.asked(13)
+	for node := range 3 {
+		n.answering(node, 7, 3*time.Second)
+	}
+	n.now[1].Status.Generation = 2
+	n.must(n.look(13), false, true, "node-1 reports on plan 2 instead of 3")
+	n.asked(14)
+	n.answering(1, 7, time.Second) // since it has the plan
+	n.now[1].Status.Generation = 3
+	n.must(n.look(14), false, true, "node-1 has measured for 1s of 2.5s")
+	n.asked(15)
+	n.must(n.look(15), false, true, "node-1 has measured for 2s of 2.5s")
+	n.asked(16)
+	n.answering(1, 7, 3*time.Second)
+	n.must(n.look(16), true, false, "none lost")
+}
+
 // FuzzAnswers: whatever a node writes, it answers no question but those in it, and none of another report.
 func FuzzAnswers(f *testing.F) {
 	f.Add(AnswersText(5, []Answer{{Number: 7, Measured: time.Second}}))

@@ -76,8 +76,8 @@ func (w *Watch) Hear(heard *Hearing, now time.Time) {
 	}
 }
 
-// first keeps which nodes have answered the gate's question, and since when each measures for it: since it saw the
-// question; or since its first report that was made after the gate was asked, if it does not know of questions. The one
+// first keeps which nodes have answered the gate's question, and since when each measures for it, by the plan that the
+// gate judges: since it saw the question; or since its first report that was made after the gate was asked, if it does not know of questions. The one
 // before may have been on its way.
 func (w *Watch) first(now []v1alpha1.ProbeReport) {
 	if w.evidence.First == nil {
@@ -88,7 +88,7 @@ func (w *Watch) first(now []v1alpha1.ProbeReport) {
 	}
 	for i := range now {
 		node, status := now[i].Name, &now[i].Status
-		if _, answered := w.evidence.Answered[node]; answered {
+		if _, answered := w.evidence.Answered[node]; answered || status.Generation != w.evidence.Generations[node] {
 			continue
 		}
 		for _, number := range w.numbers {
@@ -96,10 +96,11 @@ func (w *Watch) first(now []v1alpha1.ProbeReport) {
 			if !ok {
 				continue
 			}
-			if _, known := w.evidence.First[node]; !known {
+			whole := answer.Measured >= w.limits.watch()
+			if _, known := w.evidence.First[node]; !known || whole {
 				w.evidence.First[node] = answer.Seen
 			}
-			if answer.Measured >= w.limits.watch() {
+			if whole {
 				w.evidence.Answered[node] = status.Seq
 			}
 		}
