@@ -75,8 +75,12 @@ func (a *Agent) measure(ctx context.Context) {
 		case len(plan.Paths) > 0:
 			status.BGP = a.Node.BGP(ctx)
 		}
-		published, out.answers, pace.told = read, pace.answers(counted), counted
-		out.publish(ctx, status)
+		published, out.answers = read, pace.answers(counted)
+		if out.publish(ctx, status) {
+			pace.told = counted
+		} else if pace.owes(read) {
+			answer.Reset(spread(pace.within))
+		}
 	}
 	for {
 		select {

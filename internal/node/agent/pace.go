@@ -22,6 +22,7 @@ type pace struct {
 	planned     time.Time           // when the agent got the paths that it measures
 	answer      time.Time           // a report that is counted from then on answers the last question
 	measure     time.Duration       // how long it asks to measure
+	within      time.Duration       // over which answers to it are spread
 	told        time.Time           // until when the last report in the cluster was counted
 }
 
@@ -67,6 +68,12 @@ func (p *pace) waits(counted, read time.Time) bool {
 		read.Before(p.answer.Add(patience))
 }
 
+// owes reports whether a report that was read at a time and not written should have answered a question that a gate may
+// still wait for.
+func (p *pace) owes(read time.Time) bool {
+	return p.told.Before(p.answer) && !read.Before(p.answer) && read.Before(p.answer.Add(longestAsked))
+}
+
 // ask takes over what a gate asks for in a plan, if it is new. Reports come faster from now on, or one must come after
 // the time that it returns, unless it is 0.
 func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) (faster bool, after time.Duration) {
@@ -79,7 +86,7 @@ func (p *pace) ask(plan string, asked *v1alpha1.Asked, now time.Time) (faster bo
 	p.asked[plan] = question{asked.Number, now}
 	fast := max(ofMillis(asked.ReportMillis), leastAsked)
 	if measure := ofMillis(asked.MeasureMillis); measure > 0 {
-		p.answer, p.measure = now.Add(measure), measure
+		p.answer, p.measure, p.within = now.Add(measure), measure, min(fast, p.every)
 		if fast >= p.every {
 			return false, 0 // the next regular report after that answers
 		}

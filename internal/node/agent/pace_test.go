@@ -105,7 +105,15 @@ func TestAnswerWaits(t *testing.T) {
 			t.Errorf("counts of %d ms, read at %d ms: it waits %t", test.counted, test.read, got)
 		}
 	}
+	for read, owes := range map[int]bool{2499: false, 2500: true, 122_499: true, 122_500: false} {
+		if p.owes(at(read)) != owes {
+			t.Errorf("read at %d ms, it owes an answer: %t", read, !owes)
+		}
+	}
 	p.told = at(2500)
+	if p.owes(at(2600)) {
+		t.Error("it owes an answer though it has answered")
+	}
 	if p.waits(at(2000), at(2600)) {
 		t.Error("it waits though it has answered")
 	}

@@ -39,17 +39,18 @@ type publisher struct {
 	answers   []loss.Answer // of the next report
 }
 
-// publish writes a status when it is new. A failure is logged once and otherwise forgotten: results
+// publish writes a status when it is new, and says whether it has. A failure is logged once and otherwise forgotten: results
 // accumulate where they are measured, so the next publication holds everything that this one would have.
-func (p *publisher) publish(ctx context.Context, status v1alpha1.ProbeReportStatus) {
+func (p *publisher) publish(ctx context.Context, status v1alpha1.ProbeReportStatus) (written bool) {
 	if p.known && reflect.DeepEqual(p.last, status) || !p.known && status.Generation == 0 && len(status.Paths) == 0 {
-		return
+		return false
 	}
 	err := p.try(ctx, status)
 	if err == nil {
 		p.last = status
 	}
 	p.trouble.note(ctx, err)
+	return err == nil
 }
 
 func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) error {
@@ -217,7 +218,11 @@ func (p *publisher) create(ctx context.Context, patch []byte) (*unstructured.Uns
 	if err := json.Unmarshal(patch, &content); err != nil {
 		return nil, fmt.Errorf("write the report: %w", err)
 	}
-	delete(content, "metadata") // it is for merges
+	var head struct{ Metadata metadata }
+	if err := json.Unmarshal(patch, &head); err != nil {
+		return nil, fmt.Errorf("write the report: %w", err)
+	}
+	delete(content, "metadata") // what else it has is for merges
 	if status, is := content["status"].(map[string]any); is && status["packed"] == nil {
 		delete(status, "packed") // null is for merges
 	}
@@ -227,5 +232,8 @@ func (p *publisher) create(ctx context.Context, patch []byte) (*unstructured.Uns
 	object.SetName(p.agent.Name)
 	object.SetNamespace(v1alpha1.Namespace)
 	object.SetLabels(map[string]string{v1alpha1.LabelManaged: "true"})
+	if answer := head.Metadata.Annotations[v1alpha1.AnnotationAnswer]; answer != nil {
+		object.SetAnnotations(map[string]string{v1alpha1.AnnotationAnswer: *answer})
+	}
 	return p.agent.resource("ProbeReport").Create(ctx, object, metav1.CreateOptions{FieldManager: manifest.AgentName})
 }

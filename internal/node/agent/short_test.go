@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -246,6 +247,31 @@ func TestShortRefused(t *testing.T) {
 	}
 }
 
+// TestFirstAnswers: the first report of a node may answer a question, and none that was not written does.
+func TestFirstAnswers(t *testing.T) {
+	a, client := newAgent(t)
+	p := &publisher{agent: a, trouble: trouble{log: a.Log, what: "cannot publish"},
+		answers: []loss.Answer{{Number: 7, Measured: time.Second}}}
+	status := v1alpha1.ProbeReportStatus{Generation: 1, Paths: []v1alpha1.PathResult{{ID: "node-1/host>a", Sent: 1}}}
+	failing := true
+	client.PrependReactor("create", "probereports", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return failing, nil, errors.New("no room")
+	})
+	if p.publish(t.Context(), status) {
+		t.Error("it says that it wrote what was refused")
+	}
+	failing = false
+	if !p.publish(t.Context(), status) || p.publish(t.Context(), status) {
+		t.Error("it does not say that it wrote, or that it wrote the same again")
+	}
+	var report v1alpha1.ProbeReport
+	want := loss.AnswersText(1, p.answers)
+	if !get(t, a, "ProbeReport", "node-1", &report) || report.Annotations[v1alpha1.AnnotationAnswer] != want ||
+		len(report.Annotations) != 1 || report.Labels[v1alpha1.LabelManaged] == "" {
+		t.Errorf("the report has %v and %v", report.Annotations, report.Labels)
+	}
+}
+
 // TestNewsAtOnce: a loss is reported at once, although the plan wants a report only every ten seconds.
 func TestNewsAtOnce(t *testing.T) {
 	a, client := newAgent(t)
@@ -296,12 +322,16 @@ func TestNewsAtOnce(t *testing.T) {
 }
 
 // TestQuestionAnswered: an agent that is asked a question reports once more, after it has measured for so long,
-// although the plan wants a report only every minute.
+// although the plan wants a report only every minute, and again if the API server refuses that.
 func TestQuestionAnswered(t *testing.T) {
 	a, client := newAgent(t)
 	if err := probe.MakeFolders(dir(a), networks()); err != nil {
 		t.Fatal(err)
 	}
+	var refused atomic.Int32
+	client.PrependReactor("patch", "probereports", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return refused.Add(-1) >= 0, nil, errors.New("connection refused")
+	})
 	start(t, a)
 	one := from("node-1/old>node-2/old/udp", "node-1", "old")
 	plan := probePlan(t, 3, one)
@@ -336,6 +366,7 @@ func TestQuestionAnswered(t *testing.T) {
 	time.Sleep(time.Until(begun.Add(beginning + 3*time.Second))) // from here on every minute
 	reported()
 	before, asked := report.Status.Seq, time.Now()
+	refused.Store(1) // the first answer
 	set(map[string]any{"number": int64(7), "reportMillis": int64(500), "forMillis": int64(60_000),
 		"measureMillis": int64(1500)}, "asked")
 	if _, err := plans.Update(t.Context(), plan, metav1.UpdateOptions{}); err != nil {
