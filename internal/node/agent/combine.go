@@ -53,8 +53,8 @@ func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, f
 }
 
 // countedAt is until when all the counts of a node's sources reach that were read at a time: those of the prober that
-// has written nothing for the longest may be old, as it may hang. How old they are is a short time, unless it does, so a
-// clock that is set hardly matters.
+// has written nothing for the longest may be old, as it may hang. How old they are is a short time, unless it does, so
+// a clock that is set hardly matters.
 func countedAt(wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile, read time.Time) time.Time {
 	age := time.Duration(0)
 	for network, paths := range wanted {

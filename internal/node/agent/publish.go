@@ -39,8 +39,8 @@ type publisher struct {
 	answers   []loss.Answer // of the next report
 }
 
-// publish writes a status when it is new, and says whether it has. A failure is logged once and otherwise forgotten: results
-// accumulate where they are measured, so the next publication holds everything that this one would have.
+// publish writes a status when it is new, and says whether it has. A failure is logged once and otherwise forgotten:
+// results accumulate where they are measured, so the next publication holds everything that this one would have.
 func (p *publisher) publish(ctx context.Context, status v1alpha1.ProbeReportStatus) (written bool) {
 	if p.known && reflect.DeepEqual(p.last, status) || !p.known && status.Generation == 0 && len(status.Paths) == 0 {
 		return false

@@ -390,7 +390,8 @@ func TestQuestionAnswered(t *testing.T) {
 	}
 	read, _, _ := shortReport(t, a)
 	until := answers.To[0].Seen.Add(answers.To[0].Measured)
-	if late := until.Sub(read.Paths[0].Last); late > 50*time.Millisecond { // the prober's file has the time of its counts
+	// the prober's file has the time of its counts
+	if late := until.Sub(read.Paths[0].Last); late > 50*time.Millisecond {
 		t.Errorf("it says that it measured for %s longer than its prober counted", late)
 	}
 }

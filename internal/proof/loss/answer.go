@@ -13,8 +13,8 @@ import (
 type Answer struct {
 	Number int64 `json:"number"`
 	// Seen is when the agent saw the question, or got the plan of its report if that was later. Measured is how long
-	// after that the counts of the report were taken, of the prober whose counts are the oldest. The node's clock may be
-	// set in between: Measured does not depend on it.
+	// after that the counts of the report were taken, of the prober whose counts are the oldest. The node's clock may
+	// be set in between: Measured does not depend on it.
 	Seen     time.Time     `json:"seen"`
 	Measured time.Duration `json:"measured"`
 }

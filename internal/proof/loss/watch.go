@@ -77,8 +77,8 @@ func (w *Watch) Hear(heard *Hearing, now time.Time) {
 }
 
 // first keeps which nodes have answered the gate's question, and since when each measures for it, by the plan that the
-// gate judges: since it saw the question; or since its first report that was made after the gate was asked, if it does not know of questions. The one
-// before may have been on its way.
+// gate judges: since it saw the question; or since its first report that was made after the gate was asked, if it does
+// not know of questions. The one before may have been on its way.
 func (w *Watch) first(now []v1alpha1.ProbeReport) {
 	if w.evidence.First == nil {
 		return
