@@ -15,9 +15,31 @@ func kubernetes(namespace, name, spec string) string {
 }
 
 // global is a GlobalNetworkPolicy of Calico's, as its definition stores it.
-func global(name, spec string) string {
-	return fmt.Sprintf("apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\n"+
-		"metadata: {name: default.%s}\nspec: {tier: default, %s}\n", name, spec)
+func global(name, spec string) string { return inTier("default", name, spec) }
+
+func inTier(tier, name, spec string) string { return calico("", tier, name, spec) }
+
+// namespaced is a NetworkPolicy of Calico's, as its definition stores it.
+func namespaced(namespace, name, spec string) string { return calico(namespace, "default", name, spec) }
+
+// calico is a policy of Calico's, as its definition stores it: a global one if it has no namespace.
+func calico(namespace, tier, name, spec string) string {
+	kind, in := "GlobalNetworkPolicy", ""
+	if namespace != "" {
+		kind, in = "NetworkPolicy", ", namespace: "+namespace
+	}
+	return fmt.Sprintf("apiVersion: crd.projectcalico.org/v1\nkind: %s\nmetadata: {name: %s.%s%s}\n"+
+		"spec: {tier: %s, %s}\n", kind, tier, name, in, tier, spec)
+}
+
+// ciliumPolicy is a fence: a CiliumNetworkPolicy, or a CiliumClusterwideNetworkPolicy if it has no namespace.
+func ciliumPolicy(namespace, spec string) string {
+	kind, in := "CiliumClusterwideNetworkPolicy", ""
+	if namespace != "" {
+		kind, in = "CiliumNetworkPolicy", ", namespace: "+namespace
+	}
+	return fmt.Sprintf("apiVersion: cilium.io/v2\nkind: %s\nmetadata: {name: zz-fence%s}\nspec: {%s}\n", kind, in,
+		spec)
 }
 
 // scenes are the sets that are tried, in the manner of cyclonus: one thing at a time, and a few together. address is

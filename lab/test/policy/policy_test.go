@@ -22,13 +22,34 @@ import (
 
 const bin = "../../../bin"
 
-// fences is the first of the ports by which a scene is known to be in force.
-const fences = 9000
+const (
+	// fences is the first of the ports by which a scene is known to be in force: one for each scene, of as many for
+	// each kind of policy.
+	fences = 9000
+	apart  = 150
+	// hostPort is where the pod on a node's network answers.
+	hostPort = 19099
+)
 
 var (
 	tcp = []int{80, 81, 82, 83, 84}
 	udp = []int{80, 81}
 )
+
+// namespace has two service accounts.
+const namespace = `---
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s, labels: {team: %[1]s, %[2]s}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: front, namespace: %[1]s, labels: {role: front}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: back, namespace: %[1]s, labels: {role: back}}
+`
 
 // pod is one of the pods: namespace/name is what it is called.
 const pod = `---
@@ -36,6 +57,8 @@ apiVersion: v1
 kind: Pod
 metadata: {name: %[2]s, namespace: %[1]s, labels: {pod: %[2]s, team: %[1]s}}
 spec:
+  serviceAccountName: %[8]s
+  automountServiceAccountToken: false
   nodeName: %[3]s
   hostNetwork: %[4]t
   terminationGracePeriodSeconds: 0
@@ -46,13 +69,15 @@ spec:
     ports: [%[7]s]
 `
 
-const ports = "{name: web, containerPort: 80}, {name: dns, containerPort: 81, protocol: UDP}"
+const ports = "{name: web, containerPort: %d}, {name: dns, containerPort: 81, protocol: UDP}"
 
 // world is the cluster with its pods.
 type world struct {
 	*scenario.Rig
 	t         *testing.T
+	network   string
 	verdicts  string // the program
+	workload  string // the program, for the ends outside of the cluster
 	snapshot  string // file
 	pods      []string
 	addresses map[string]string
@@ -68,15 +93,8 @@ type question struct {
 
 func TestVerdicts(t *testing.T) {
 	rigtest.Full(t, "verdicts on policies against what a real Calico lets through")
-	rig := rigtest.New(t, bin, "judge", 2, "calico")
-	w := &world{Rig: rig, t: t, addresses: map[string]string{}}
-	w.verdicts = filepath.Join(t.TempDir(), "verdicts")
-	build := exec.Command("go", "build", "-o", w.verdicts, "./test/verdicts")
-	build.Dir = "../../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	w.deploy()
+	w := start(t, "judge", "calico", built(t, "../../..", "./test/verdicts"))
+	w.look()
 	wrong, total, undecided := 0, 0, 0
 	var before []string
 	questions := w.questions()
@@ -105,13 +123,34 @@ func TestVerdicts(t *testing.T) {
 					s.name, q.From, q.To, q.Protocol, q.Port, answers[i], seen[i])
 			}
 		}
-		fmt.Fprintf(rig.Out, "%-45s %3d of %d connections let through\n", s.name, allowed, len(questions))
+		fmt.Fprintf(w.Out, "%-45s %3d of %d connections let through\n", s.name, allowed, len(questions))
 	}
-	fmt.Fprintf(rig.Out, "%d connections tried, %d differences, %d of which Theseus says that it depends\n",
+	fmt.Fprintf(w.Out, "%d connections tried, %d differences, %d of which Theseus says that it depends\n",
 		total, wrong, undecided)
 	if undecided > total/50 {
 		t.Errorf("of %d connections it says that it depends: that proves nothing", undecided)
 	}
+}
+
+// built builds a program, and returns its path.
+func built(t *testing.T, module, program string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), filepath.Base(program))
+	build := exec.Command("go", "build", "-o", out, program)
+	build.Dir, build.Env = module, append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return out
+}
+
+// start starts a lab with the pods.
+func start(t *testing.T, name, network, verdicts string) *world {
+	t.Helper()
+	w := &world{Rig: rigtest.New(t, bin, name, 2, network), t: t, network: network, verdicts: verdicts,
+		addresses: map[string]string{}}
+	w.deploy()
+	return w
 }
 
 func (w *world) kubectl(stdin string, args ...string) string {
@@ -131,25 +170,27 @@ func (w *world) deploy() {
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
 	}
 	var manifest strings.Builder
-	for _, namespace := range []string{"x", "z", "fence"} {
-		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %[1]s, labels: {team: %[1]s}}\n",
-			namespace)
+	for name, label := range map[string]string{"x": "env: prod", "z": "zone: far", "fence": "env: none"} {
+		fmt.Fprintf(&manifest, namespace, name, label)
 	}
 	for i, name := range []string{"x/a", "x/b", "x/c", "z/a", "z/b", "z/c"} {
 		namespace, own, _ := strings.Cut(name, "/")
-		named := ports
-		if own == "a" {
-			named += ", {name: special, containerPort: 83}"
+		named, account := fmt.Sprintf(ports, 80), "back"
+		switch own {
+		case "a":
+			named, account = named+", {name: special, containerPort: 83}", "front"
+		case "c": // the same name means another number here
+			named = fmt.Sprintf(ports, 82)
 		}
-		fmt.Fprintf(&manifest, pod, namespace, own, nodes[i%2], false, list(tcp), list(udp), named)
+		fmt.Fprintf(&manifest, pod, namespace, own, nodes[i%2], false, list(tcp), list(udp), named, account)
 		w.pods = append(w.pods, name)
 	}
-	fmt.Fprintf(&manifest, pod, "x", "host", nodes[0], true, "19099", "", "")
+	fmt.Fprintf(&manifest, pod, "x", "host", nodes[0], true, fmt.Sprint(hostPort), "", "", "back")
 	for i, node := range nodes {
 		fmt.Fprintf(&manifest, pod, "fence", fmt.Sprintf("post-%d", i), node, false,
-			fmt.Sprintf("%d-%d", fences, fences+100), "", "")
+			fmt.Sprintf("%d-%d", fences, fences+3*apart), "", "", "back")
 	}
-	fmt.Fprintf(&manifest, pod, "fence", "client", nodes[0], false, "1", "", "")
+	fmt.Fprintf(&manifest, pod, "fence", "client", nodes[0], false, "1", "", "", "back")
 	w.kubectl(manifest.String(), "apply", "-f", "-")
 	w.kubectl("", "wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout=120s")
 	for _, line := range strings.Fields(w.kubectl("", "get", "pods", "-A", "-o",
@@ -157,6 +198,11 @@ func (w *world) deploy() {
 		name, address, _ := strings.Cut(line, "=")
 		w.addresses[name] = address
 	}
+}
+
+// look takes the snapshot on which Theseus decides.
+func (w *world) look() {
+	w.t.Helper()
 	w.snapshot = filepath.Join(w.Dir, "verdicts.json")
 	if _, err := w.Run(w.t.Context(), "snapshot", "-o", w.snapshot); err != nil {
 		w.t.Fatal(err)
@@ -216,25 +262,40 @@ func (w *world) ask(questions []question, documents []string) []string {
 func (w *world) play(n int, before, documents []string) {
 	w.t.Helper()
 	if len(before) > 0 {
-		w.kubectl(strings.Join(before, "---\n"), "delete", "-f", "-")
+		w.kubectl(strings.Join(before, "---\n"), "delete", "--wait=false", "-f", "-")
 	}
 	port := fences + n
+	open := func(port int) string { return fmt.Sprintf("[{ports: [{port: %d}]}]", port) }
 	all := append(slices.Clone(documents),
-		kubernetes("fence", "fence", fmt.Sprintf("{podSelector: {}, ingress: [{ports: [{port: %d}]}]}", port)),
-		global("zz-fence", fmt.Sprintf("order: 1, selector: team == 'fence', types: [Ingress], ingress: [{action: "+
-			"Deny, protocol: TCP, destination: {notPorts: [%d]}}]", port)))
+		kubernetes("fence", "fence", fmt.Sprintf("{podSelector: {}, ingress: %s}", open(port))))
+	opened := []int{port}
+	if w.network == "cilium" {
+		rule := "endpointSelector: {matchLabels: {'k8s:io.kubernetes.pod.namespace': fence}}, ingress: [{toPorts: " +
+			"[{ports: [{port: '%d', protocol: TCP}]}]}]"
+		all = append(all, ciliumPolicy("fence", fmt.Sprintf(rule, port+apart)),
+			ciliumPolicy("", fmt.Sprintf(rule, port+2*apart)))
+		opened = append(opened, port+apart, port+2*apart)
+	} else {
+		rule := fmt.Sprintf("order: 1, selector: team == 'fence', types: [Ingress], ingress: [{action: Deny, "+
+			"protocol: TCP, destination: {notPorts: [%d]}}]", port)
+		all = append(all, global("zz-fence", rule), namespaced("fence", "zz-fence", rule))
+	}
 	w.kubectl(strings.Join(all, "---\n"), "apply", "-f", "-")
 	var targets []knock.Target
 	var want []bool
 	for i := range w.NodeNames() {
 		at := w.addresses[fmt.Sprintf("fence/post-%d", i)]
-		targets = append(targets, knock.Target{Protocol: "TCP", Address: fmt.Sprintf("%s:%d", at, port)},
-			knock.Target{Protocol: "TCP", Address: fmt.Sprintf("%s:%d", at, port+1)})
-		want = append(want, true, false)
+		for _, port := range append(opened, port+1) {
+			targets = append(targets, knock.Target{Protocol: "TCP", Address: fmt.Sprintf("%s:%d", at, port)})
+			want = append(want, slices.Contains(opened, port))
+		}
 	}
 	var got []bool
 	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
 		if got = w.knock("fence/client", targets); slices.Equal(got, want) {
+			if w.network == "cilium" {
+				w.settle()
+			}
 			return
 		}
 	}
@@ -247,9 +308,13 @@ func (w *world) knock(from string, targets []knock.Target) []bool {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	namespace, name, _ := strings.Cut(from, "/")
-	text, err := w.Kubectl(w.t.Context(), bytes.NewReader(input), "-n", namespace, "exec", "-i",
-		name, "--", "/workload", "knock")
+	var text string
+	if namespace, name, pod := strings.Cut(from, "/"); pod {
+		text, err = w.Kubectl(w.t.Context(), bytes.NewReader(input), "-n", namespace, "exec", "-i",
+			name, "--", "/workload", "knock")
+	} else {
+		text, err = w.outside(bytes.NewReader(input), "knock")
+	}
 	var opened []bool
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &opened)
@@ -261,11 +326,15 @@ func (w *world) knock(from string, targets []knock.Target) []bool {
 	return opened
 }
 
-// measure makes the connections, from all pods at once.
+// measure makes the connections, from all ends at once.
 func (w *world) measure(questions []question) []bool {
 	opened := make([]bool, len(questions))
 	var group sync.WaitGroup
-	for _, from := range append(slices.Clone(w.pods), "x/host") {
+	ends := map[string]bool{}
+	for _, q := range questions {
+		ends[q.From] = true
+	}
+	for from := range ends {
 		var at []int
 		var targets []knock.Target
 		for i, q := range questions {
