@@ -221,8 +221,7 @@ func (w *world) everything() []question {
 			all = append(all, question{outsider, name, "TCP", port})
 		}
 		for _, to := range []string{outsider, partner} {
-			all = append(all, question{name, to, "TCP", 80}, question{name, to, "TCP", 83},
-				question{name, to, "UDP", 80})
+			all = append(all, question{name, to, "TCP", 80}, question{name, to, "TCP", 83})
 		}
 	}
 	return all
@@ -254,7 +253,7 @@ const hostOf = `jsonpath={range .items[*]}{.status.podIP} {.status.hostIP}{"\n"}
 // serveOutside answers on the addresses outside, for both clusters, until the test ends.
 func (w *world) serveOutside() {
 	w.t.Helper()
-	run := w.onFabric(w.workload, "open", "--tcp=80,83", "--udp=80")
+	run := w.onFabric(w.workload, "open", "--tcp=80,83")
 	run.Stdout, run.Stderr = w.Out, w.Out
 	if err := run.Start(); err != nil {
 		w.t.Fatal(err)
@@ -319,9 +318,10 @@ func (w *world) translate(s scene) translated {
 // settle waits until Cilium's agents have the newest policies in force for all of their pods.
 func (w *world) settle() {
 	w.t.Helper()
-	for _, agent := range w.agents() {
-		w.kubectl("", "-n", "kube-system", "exec", agent, "-c", "cilium-agent", "--", "sh", "-c",
-			`cilium-dbg policy wait "$(cilium-dbg policy get | sed -n 's/^Revision: //p')"`)
+	for _, agent := range w.agents() { // whose image has no sed
+		in := []string{"-n", "kube-system", "exec", agent, "-c", "cilium-agent", "--", "cilium-dbg", "policy"}
+		_, revision, _ := strings.Cut(w.kubectl("", append(in, "get")...), "\nRevision: ")
+		w.kubectl("", append(in, "wait", strings.TrimSpace(revision))...)
 	}
 }
 
