@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
@@ -65,9 +67,9 @@ func TestTranslated(t *testing.T) {
 	for _, w := range []*world{felix, cilium} {
 		w.workload = workload
 		w.surround()
+		w.serveOutside()
 		w.look()
 	}
-	felix.serveOutside()
 	seed := seedOf(t)
 	fmt.Fprintf(felix.Out, "seed %d; THESEUS_SEED=%d makes the same sets\n", seed, seed)
 	ofFelix, ofCilium := felix.sets(seed), cilium.sets(seed)
@@ -250,7 +252,7 @@ func (w *world) surround() {
 
 const hostOf = `jsonpath={range .items[*]}{.status.podIP} {.status.hostIP}{"\n"}{end}`
 
-// serveOutside answers on the addresses outside, for both clusters, until the test ends.
+// serveOutside answers on the addresses outside until the test ends: each lab has a fabric of its own.
 func (w *world) serveOutside() {
 	w.t.Helper()
 	run := w.onFabric(w.workload, "open", "--tcp=80,83")
@@ -315,15 +317,40 @@ func (w *world) translate(s scene) translated {
 	return made
 }
 
-// settle waits until Cilium's agents have the newest policies in force for all of their pods.
-func (w *world) settle() {
+// settle waits until Cilium's agents have read the fences, whose ports are given, and no policy that is gone, and have
+// that in force for all of their pods. Packets would not tell: what another policy allows, a fence cannot close.
+func (w *world) settle(ports ...int) {
 	w.t.Helper()
-	for _, agent := range w.agents() { // whose image has no sed
+	there := w.kubectl("", "get", "networkpolicies,ciliumnetworkpolicies,ciliumclusterwidenetworkpolicies", "-A", "-o",
+		`jsonpath={.items[*].metadata.uid}`)
+	for _, agent := range w.agents() {
 		in := []string{"-n", "kube-system", "exec", agent, "-c", "cilium-agent", "--", "cilium-dbg", "policy"}
-		_, revision, _ := strings.Cut(w.kubectl("", append(in, "get")...), "\nRevision: ")
+		var said, revision string
+		read := func() bool {
+			said, revision, _ = strings.Cut("\n"+w.kubectl("", append(in, "get")...), "\nRevision: ")
+			for _, port := range ports {
+				if !strings.Contains(said, fmt.Sprintf("\"port\": \"%d\"", port)) {
+					return false
+				}
+			}
+			for _, found := range uidOf.FindAllStringSubmatch(said, -1) {
+				if !strings.Contains(there, found[1]) {
+					return false
+				}
+			}
+			return true
+		}
+		for until := time.Now().Add(time.Minute); !read(); {
+			if time.Now().After(until) {
+				w.t.Fatalf("%s has not read the fences %v: %s", agent, ports, said)
+			}
+		}
 		w.kubectl("", append(in, "wait", strings.TrimSpace(revision))...)
 	}
 }
+
+// uidOf finds the Kubernetes objects of which Cilium's agents hold policies.
+var uidOf = regexp.MustCompile(`"io.cilium.k8s.policy.uid",\s+"value": "([^"]+)"`)
 
 func (w *world) agents() []string {
 	return strings.Fields(w.kubectl("", "-n", "kube-system", "get", "pods", "-l", "k8s-app=cilium", "-o",
