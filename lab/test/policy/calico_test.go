@@ -121,7 +121,7 @@ func calicoScenes() []scene {
 	}
 }
 
-// dice makes sets of policies at random, with few names, so that policies meet.
+// dice makes sets of policies at random, with few names, so that policies meet. None selects the pods of the fences.
 type dice struct{ *rand.Rand }
 
 func (d dice) one(of ...string) string { return of[d.IntN(len(of))] }
@@ -129,8 +129,8 @@ func (d dice) one(of ...string) string { return of[d.IntN(len(of))] }
 func (d dice) often(percent int) bool { return d.IntN(100) < percent }
 
 func (d dice) selector() string {
-	return d.one("has(pod)", "pod == 'a'", "pod == 'b'", "\"pod in {'a', 'c'}\"", "\"pod not in {'b'}\"",
-		"team == 'x'", "team == 'z' && has(pod)", "\"!has(none)\"", "\"pod == 'a' || team == 'z'\"")
+	return d.one("has(pod)", "pod == 'a'", "pod == 'b'", "\"pod in {'a', 'c'}\"", "\"has(pod) && pod not in {'b'}\"",
+		"team == 'x'", "team == 'z' && has(pod)", "\"has(pod) && !has(none)\"", "\"pod == 'a' || team == 'z'\"")
 }
 
 // policies is a set of two to five.

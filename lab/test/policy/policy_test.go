@@ -79,6 +79,7 @@ type world struct {
 	verdicts  string // the program
 	workload  string // the program, for the ends outside of the cluster
 	snapshot  string // file
+	accounts  string // file with the service accounts, which a snapshot has not
 	pods      []string
 	addresses map[string]string
 }
@@ -186,6 +187,8 @@ func (w *world) deploy() {
 		w.pods = append(w.pods, name)
 	}
 	fmt.Fprintf(&manifest, pod, "x", "host", nodes[0], true, fmt.Sprint(hostPort), "", "", "back")
+	// Without the label pod, no set selects those of the fences: it could close what they open.
+	pod := strings.Replace(pod, "labels: {pod: ", "labels: {fence: ", 1)
 	for i, node := range nodes {
 		fmt.Fprintf(&manifest, pod, "fence", fmt.Sprintf("post-%d", i), node, false,
 			fmt.Sprintf("%d-%d", fences, fences+3*apart), "", "", "back")
@@ -205,6 +208,11 @@ func (w *world) look() {
 	w.t.Helper()
 	w.snapshot = filepath.Join(w.Dir, "verdicts.json")
 	if _, err := w.Run(w.t.Context(), "snapshot", "-o", w.snapshot); err != nil {
+		w.t.Fatal(err)
+	}
+	w.accounts = filepath.Join(w.Dir, "accounts.yaml")
+	text := w.kubectl("", "get", "serviceaccounts", "-A", "-o", "yaml")
+	if err := os.WriteFile(w.accounts, []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -231,7 +239,7 @@ func (w *world) questions() []question {
 // ask has Theseus decide, on the cluster as it was before any policy and the policies of a scene.
 func (w *world) ask(questions []question, documents []string) []string {
 	w.t.Helper()
-	files := []string{w.snapshot}
+	files := []string{w.snapshot, w.accounts}
 	if len(documents) > 0 {
 		file := filepath.Join(w.t.TempDir(), "policies.yaml")
 		if err := os.WriteFile(file, []byte(strings.Join(documents, "---\n")), 0o600); err != nil {

@@ -285,7 +285,7 @@ func (w *world) translate(s scene) translated {
 	dir := w.t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args := []string{"policy", "translate", "--from", "calico", "--to", "cilium", "--snapshot", w.snapshot,
-		"-o", file("cilium.yaml"), "--report", file("report.txt")}
+		"--snapshot", w.accounts, "-o", file("cilium.yaml"), "--report", file("report.txt")}
 	if len(s.documents) > 0 {
 		if err := os.WriteFile(file("calico.yaml"), []byte(strings.Join(s.documents, "---\n")), 0o600); err != nil {
 			w.t.Fatal(err)
