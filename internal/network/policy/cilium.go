@@ -227,7 +227,7 @@ func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err err
 	if from.FromNodes != nil || from.ToNodes != nil {
 		named = true
 		c.gap(c.ref, "fromNodes and toNodes are not modelled: they may be any node")
-		peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.hostsOnly(yes)}}, unsure: true})
+		peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.hostsOnly(yes, yes)}}, unsure: true})
 	}
 	if from.ToServices != nil {
 		named = true
@@ -308,9 +308,10 @@ func (c cilium) world(answer match) *set {
 	return s
 }
 
-func (c cilium) hostsOnly(answer match) *set {
-	s := c.set(fmt.Sprintf("hosts %d", answer), scope{nobody: true})
-	s.hosts = answer
+// hostsOnly is nodes: others than the pod's own, and its own.
+func (c cilium) hostsOnly(others, own match) *set {
+	s := c.set(fmt.Sprintf("hosts %d %d", others, own), scope{nobody: true})
+	s.hosts, s.own = others, own
 	return s
 }
 
@@ -319,7 +320,7 @@ func (c cilium) entity(name string) *set {
 	switch name {
 	case "all", "cluster":
 		s := c.set("entity "+name, scope{})
-		s.hosts = yes
+		s.hosts, s.own = yes, yes
 		if name == "all" {
 			s.outside = func(netip.Addr) match { return yes }
 		}
@@ -335,11 +336,13 @@ func (c cilium) entity(name string) *set {
 			return no
 		}
 		return s
-	case "host", "remote-node":
-		return c.hostsOnly(yes)
+	case "host":
+		return c.hostsOnly(no, yes)
+	case "remote-node":
+		return c.hostsOnly(yes, no)
 	case "kube-apiserver":
 		c.gap(c.ref, "the entity kube-apiserver is not modelled: it may be any node")
-		return c.hostsOnly(maybe)
+		return c.hostsOnly(maybe, maybe)
 	}
 	return c.nobody() // no pods: health, init, unmanaged, ingress, none
 }
@@ -436,7 +439,8 @@ func (m *Model) withoutNamespace(ref finding.Subject, profile Profile, key strin
 			"it also selects nodes and addresses outside of the cluster")
 	}
 	found := m.set(fmt.Sprintf("%s\x00open %d", key, answer), s)
-	found.hosts, found.outside = match(answer), func(netip.Addr) match { return match(answer) }
+	found.hosts, found.own = match(answer), match(answer)
+	found.outside = func(netip.Addr) match { return match(answer) }
 	return found
 }
 

@@ -112,6 +112,7 @@ type comparison struct {
 	at      map[differenceKey]int
 	found   []Difference
 	counted map[differenceKey]*count
+	nodes   []nodes
 	tries   []try
 }
 
@@ -144,6 +145,7 @@ func (m *Model) compare() {
 			s.most = c.most(s)
 		}
 	}
+	c.nodes = m.nodes()
 	for _, subjects := range c.subjects {
 		for _, s := range subjects {
 			if len(s.policies[Before])+len(s.policies[After]) > 0 {
@@ -176,6 +178,9 @@ func (c *comparison) subject(s *subject) {
 				break
 			}
 		}
+	}
+	for _, n := range c.nodes {
+		c.ownNode(s, n)
 	}
 }
 
@@ -292,7 +297,12 @@ func (c *comparison) widen(d *Difference, s *subject, ports spans, r *region, b 
 	}
 	if counted.region != r {
 		counted.region, counted.peers = r, counted.peers+r.pods
-		d.Peers = max(d.Peers, counted.peers)
+		d.Peers = max(d.Peers, counted.peers, r.own)
+	}
+	for _, id := range r.deviations {
+		if !slices.Contains(d.Deviations, id) {
+			d.Deviations = append(d.Deviations, id)
+		}
 	}
 	if known {
 		return

@@ -25,6 +25,8 @@ type flow struct {
 	direction Direction
 	subject   *class
 	other     *endpoint
+	// own is true if the other end is the subject's own node.
+	own bool
 	// names are the named ports of the pod that listens.
 	names map[namedPort]spans
 }
@@ -120,6 +122,9 @@ func (f flow) rules(policies []*policy, t tier, open *spans, hit func(*rule, *po
 
 func (f flow) isolating(policies []*policy) []*policy {
 	var found []*policy
+	if f.own && f.direction == Ingress {
+		return nil // Cilium adds a rule that lets it in
+	}
 	for _, p := range policies {
 		if p.isolates[f.direction] {
 			found = append(found, p)
@@ -146,10 +151,10 @@ func (f flow) peer(p *peer) match {
 	}
 	matched := yes
 	for _, s := range p.in {
-		matched = min(matched, s.has(f.other))
+		matched = min(matched, f.has(s))
 	}
 	for _, s := range p.out {
-		matched = min(matched, s.has(f.other).not())
+		matched = min(matched, f.has(s).not())
 	}
 	if matched == no || len(p.nets) == 0 && len(p.notNets) == 0 {
 		return matched
@@ -162,6 +167,14 @@ func (f flow) peer(p *peer) match {
 		matched = min(matched, address.overlap(n.ranges).not())
 	}
 	return matched
+}
+
+// has reports whether the other end is in a set.
+func (f flow) has(s *set) match {
+	if f.own {
+		return s.own
+	}
+	return s.has(f.other)
 }
 
 // anybody reports whether any peer could match the rule.

@@ -33,7 +33,8 @@ type oracle struct {
 type hit string
 
 func (o oracle) allows(from, to *corev1.Pod, port Port) bool {
-	if from == to || (from.Spec.HostNetwork || to.Spec.HostNetwork) && from.Spec.NodeName == to.Spec.NodeName {
+	own := (from.Spec.HostNetwork || to.Spec.HostNetwork) && from.Spec.NodeName == to.Spec.NodeName
+	if from == to || own && (from.Spec.HostNetwork && o.profile.Dialect != Cilium || o.profile.CNI == "kindnet") {
 		return true
 	}
 	return o.direction(Egress, from, to, to, port) && o.direction(Ingress, to, from, to, port)
@@ -408,12 +409,12 @@ func (o oracle) cilium(d Direction, subject, other, listener *corev1.Pod, port P
 				allows, denies, isolate = spec.Egress, spec.EgressDeny, spec.EnableDefaultDeny.Egress
 			}
 			for _, r := range denies {
-				if o.ciliumRule(r, ns, other) && ciliumRulePorts(r, listener, port) {
+				if o.ciliumRule(r, ns, subject, other) && ciliumRulePorts(r, listener, port) {
 					return false
 				}
 			}
 			for _, r := range allows {
-				allowed = allowed || o.ciliumRule(r, ns, other) && ciliumRulePorts(r, listener, port)
+				allowed = allowed || o.ciliumRule(r, ns, subject, other) && ciliumRulePorts(r, listener, port)
 			}
 			if isolate != nil {
 				isolated = isolated || *isolate
@@ -421,6 +422,9 @@ func (o oracle) cilium(d Direction, subject, other, listener *corev1.Pod, port P
 				isolated = isolated || len(allows)+len(denies) > 0
 			}
 		}
+	}
+	if d == Ingress && other.Spec.HostNetwork && other.Spec.NodeName == subject.Spec.NodeName {
+		return true // nothing denies it
 	}
 	return allowed || !isolated
 }
@@ -507,7 +511,7 @@ const outsideNode = "outside of the cluster"
 
 func isStranger(pod *corev1.Pod) bool { return pod.Spec.NodeName == outsideNode }
 
-func (o oracle) ciliumRule(r ciliumRule, ns string, other *corev1.Pod) bool {
+func (o oracle) ciliumRule(r ciliumRule, ns string, subject, other *corev1.Pod) bool {
 	said := false
 	for _, list := range [][]metav1.LabelSelector{r.FromEndpoints, r.ToEndpoints} {
 		said = said || list != nil
@@ -551,8 +555,9 @@ func (o oracle) ciliumRule(r ciliumRule, ns string, other *corev1.Pod) bool {
 				if !stranger {
 					return true
 				}
-			case "remote-node":
-				if other.Spec.HostNetwork && !stranger {
+			case "remote-node", "host":
+				if own := other.Spec.NodeName == subject.Spec.NodeName; other.Spec.HostNetwork && !stranger &&
+					own == (e == "host") {
 					return true
 				}
 			}

@@ -24,22 +24,29 @@ func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region
 			w[side] = c.flow(Side(side), other.direction, e.class, mine).evaluate(other.policies[side], nil)
 		}
 	}
-	before, after := v[Before].and(w[Before]), v[After].and(w[After])
-	here := differing(v)
-	for _, change := range changes() {
-		ports := change.ports(before, after).intersect(here)
-		if len(ports) == 0 {
-			continue
-		}
-		seen = seen.union(ports)
+	causes := func() []cause {
 		causes := c.causes(s, mine.class, e)
 		if other != nil {
 			causes = append(causes, c.causes(other, e.class, mine)...)
 		}
+		return causes
+	}
+	return c.show(s, r, flow, [2]verdict{v[Before].and(w[Before]), v[After].and(w[After])}, differing(v), causes), true
+}
+
+// show records what a pair shows of the ports that its policies decide differently, and returns those ports.
+func (c *comparison) show(s *subject, r *region, flow Flow, v [2]verdict, here spans, why func() []cause) (seen spans) {
+	for _, change := range changes() {
+		ports := change.ports(v[Before], v[After]).intersect(here)
+		if len(ports) == 0 {
+			continue
+		}
+		seen = seen.union(ports)
+		causes := why()
 		for len(ports) > 0 {
 			port := likely(ports, flow.To)
 			flow.Port = portOf(port)
-			witness := Witness{flow, before.at(port), after.at(port)}
+			witness := Witness{flow, v[Before].at(port), v[After].at(port)}
 			alike := ports
 			for _, cause := range causes {
 				alike = cause.alike(alike, port)
@@ -48,7 +55,7 @@ func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region
 			ports = ports.subtract(alike)
 		}
 	}
-	return seen, true
+	return seen
 }
 
 // differing returns the ports whose verdicts differ.
@@ -60,7 +67,8 @@ func differing(v [2]verdict) spans {
 	return ports
 }
 
-// podsOf picks two pods; if one is a hostNetwork pod, on different nodes, because a node always reaches its own pods.
+// podsOf picks two pods; if one is a hostNetwork pod, on different nodes: ownNode compares what pods exchange with
+// their own nodes.
 func (m *Model) podsOf(from, to *endpoint) (Flow, bool) {
 	otherNode := from.class == nil || to.class == nil
 	for _, i := range from.pods {

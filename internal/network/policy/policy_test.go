@@ -470,7 +470,8 @@ func TestDeviations(t *testing.T) {
 			t.Errorf("%s: %q is no version", d.ID, d.Until)
 		}
 	}
-	for _, id := range []string{deviatesCIDR, deviatesEndPort, deviatesNamedPorts, deviatesRange} {
+	for _, id := range []string{deviatesCIDR, deviatesEndPort, deviatesNamedPorts, deviatesRange,
+		weaveOwnNode, kindnetOwnNode} {
 		if !seen[id] {
 			t.Errorf("%s is not in the data", id)
 		}

@@ -33,6 +33,8 @@ type Profile struct {
 	// Tunnelled is true if a node may use an address of Pods, instead of its own, as the source of traffic to pods on
 	// other nodes.
 	Tunnelled bool
+	// Firewall is true if kube-router enforces NetworkPolicy, instead of the network or as well as it.
+	Firewall bool
 }
 
 // ProfileOf returns how an installation interprets policies. An unknown dialect counts as none.
@@ -41,6 +43,7 @@ func ProfileOf(installation *cni.Installation) Profile {
 	p := Profile{
 		CNI: installation.CNI, Version: installation.Version, Dialect: cmp.Or(Dialect(capabilities.Policy), None),
 		Tunnelled: capabilities.Encapsulation != "" && capabilities.Encapsulation != "none",
+		Firewall:  installation.PolicyAgent != nil,
 	}
 	for _, text := range installation.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -61,6 +64,12 @@ const (
 	deviatesRange      = "weave/end-port-ignored"
 )
 
+// IDs of the deviations by which egress policies do not apply to what a pod sends to its own node.
+const (
+	weaveOwnNode   = "weave/own-node-is-free"
+	kindnetOwnNode = "kindnet/own-node-is-free"
+)
+
 // Deviation is a behaviour of a network that differs from the API's documentation, or that the API leaves open.
 type Deviation struct {
 	ID  string
@@ -79,6 +88,22 @@ func Deviations() []Deviation {
 		{ID: "any/host-to-own-pods", CNI: "any", Modelled: true,
 			Says:   "a node, and hostNetwork pods on it, always reach the pods on the node (the kubelet's probes)",
 			Source: "https://kubernetes.io/docs/concepts/services-networking/network-policies/"},
+		{ID: "cilium/deny-of-own-node", CNI: "cilium", Modelled: true,
+			Says:   "an ingress deny rule that matches the entity host keeps a node from its own pods, with its probes",
+			Source: "https://github.com/cilium/cilium/blob/v1.20.2/pkg/policy/repository.go#L493"},
+		{ID: "any/own-node-by-egress", CNI: "any", Modelled: true,
+			Says: "an egress policy also applies to what a pod sends to its own node, which the documentation of " +
+				"NetworkPolicy says is always allowed",
+			Source: "https://github.com/projectcalico/calico/blob/v3.31.0/felix/rules/static.go " +
+				"https://docs.cilium.io/en/stable/security/policy/layer3/#entities-based " +
+				"https://github.com/cloudnativelabs/kube-router/blob/v1.5.1/pkg/controllers/netpol/pod.go#L240"},
+		{ID: weaveOwnNode, CNI: "weave", Modelled: true,
+			Says:   "no policy applies to what a pod sends to its own node",
+			Source: "https://github.com/weaveworks/weave/blob/v2.6.5/prog/weave-npc/main.go#L184"},
+		{ID: kindnetOwnNode, CNI: "kindnet", Modelled: true,
+			Says: "no policy applies to what a pod sends to its own node",
+			Source: "https://github.com/kubernetes-sigs/kube-network-policies/blob/" +
+				"05bc0408d2428fe323340062493a2c305daa9b4b/pkg/networkpolicy/controller.go"},
 		{ID: "any/host-network-pods", CNI: "any", Modelled: true,
 			Says: "no policy selects a hostNetwork pod, neither as its subject nor by labels as a peer: the pod " +
 				"counts as " +
@@ -129,6 +154,22 @@ func (p Profile) deviates(id string) bool {
 	return slices.ContainsFunc(Deviations(), func(d Deviation) bool {
 		return d.ID == id && d.CNI == p.CNI && (d.Until == "" || older(p.Version, d.Until))
 	})
+}
+
+// freeOwnNode is the ID of the deviation by which egress policies do not apply to what a pod sends to its own node;
+// empty if they do.
+func (p Profile) freeOwnNode() string {
+	for _, id := range []string{weaveOwnNode, kindnetOwnNode} {
+		if p.deviates(id) && !p.Firewall {
+			return id
+		}
+	}
+	return ""
+}
+
+// OwnNode reports whether a difference is that egress policies do not apply to a pod's own node on one side.
+func (d *Difference) OwnNode() bool {
+	return slices.Contains(d.Deviations, weaveOwnNode) || slices.Contains(d.Deviations, kindnetOwnNode)
 }
 
 // older compares versions by major and minor; an invalid one counts as the newest.

@@ -264,7 +264,7 @@ func (d dice) ciliumRule(ingress bool) map[string]any {
 	case 0, 1:
 		rule[prefix+"Endpoints"] = []any{d.ciliumSelector(true), d.ciliumSelector(true)}[:d.IntN(3)]
 	case 2:
-		rule[prefix+"Entities"] = []any{d.one("all", "cluster", "remote-node", "world")}
+		rule[prefix+"Entities"] = []any{d.one("all", "cluster", "remote-node", "world", "host")}
 	case 3:
 		rule[prefix+"CIDR"] = []any{"10.0.0.0/8"}
 	}
@@ -284,7 +284,7 @@ func interesting() []Port {
 
 func randomProfiles() []Profile {
 	return []Profile{{CNI: "flannel", Dialect: None}, {CNI: "kube-router", Dialect: Kubernetes},
-		{CNI: "calico", Dialect: Calico}, {CNI: "cilium", Dialect: Cilium}}
+		{CNI: "calico", Dialect: Calico}, {CNI: "cilium", Dialect: Cilium}, {CNI: "kindnet", Dialect: Kubernetes}}
 }
 
 // TestRandom holds verdicts, differences and probes to the oracle, on random clusters and pairs of profiles.
@@ -298,7 +298,7 @@ func TestRandom(t *testing.T) {
 		d := dice{rand.New(rand.NewPCG(seed, 1))}
 		snapshot := d.cluster()
 		profiles := randomProfiles()
-		before, after := profiles[d.IntN(4)], profiles[d.IntN(4)]
+		before, after := profiles[d.IntN(5)], profiles[d.IntN(5)]
 		snapshot.Other = slices.DeleteFunc(snapshot.Other, func(o unstructured.Unstructured) bool {
 			kind := cluster.PolicyKind{Group: o.GroupVersionKind().Group}
 			return !before.evaluates(kind) && !after.evaluates(kind) // a gap, which TestUnevaluated is about

@@ -75,6 +75,9 @@ type region struct {
 	named map[int32]int32
 	// pods is the number of its pods.
 	pods int
+	// own is the most hostNetwork pods on one node, and deviations affect it, if the pods' own nodes are the region.
+	own        int
+	deviations []string
 }
 
 // holdsNamed reports whether an endpoint is not in the rest.

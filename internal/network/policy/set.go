@@ -11,6 +11,8 @@ type set struct {
 	scope scope
 	// hosts says whether it contains the addresses of nodes, and so hostNetwork pods.
 	hosts match
+	// own says the same of the node of the pod at the other end, to which only an egress policy may apply.
+	own match
 	// outside says which addresses outside of the cluster it contains; nil for none.
 	outside func(netip.Addr) match
 
@@ -34,7 +36,7 @@ type scope struct {
 	nobody   bool
 }
 
-func (s *set) empty() bool { return len(s.classes) == 0 && s.hosts == no }
+func (s *set) empty() bool { return len(s.classes) == 0 && s.hosts == no && s.own == no }
 
 func (s *set) hasClass(c *class) match {
 	if _, ok := slices.BinarySearch(s.classes, c.index); ok {

@@ -21,11 +21,17 @@ func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) 
 	}
 	own := (a.class == nil || b.class == nil) && source >= 0 && target >= 0 &&
 		m.pods[source].Spec.NodeName == m.pods[target].Spec.NodeName
-	if source == target || own {
+	if source == target || own && a.class == nil && b.class == nil {
 		return Allow, nil
 	}
 	if m.veiled(a) || m.veiled(b) {
 		return Depends, nil
+	}
+	switch {
+	case own && a.class != nil:
+		return m.withOwnNode(side, Egress, a.class, b, nil).at(port.code()), nil
+	case own:
+		return m.withOwnNode(side, Ingress, b.class, a, nil).at(port.code()), nil
 	}
 	return m.between(side, a, b).at(port.code()), nil
 }

@@ -147,6 +147,9 @@ func fix(pass *check.Pass, d *policy.Difference) string {
 	case slices.Contains(d.Deviations, policy.DeviatesExclusion):
 		return "add {key: kubernetes.io/metadata.name, operator: Exists} to the matchExpressions of each " +
 			"namespaceSelector that only excludes"
+	case d.OwnNode():
+		return describe(d.Policy) + ": if its pods need their own nodes, or must not reach them, write that in its " +
+			"egress rules, by the addresses of the nodes (on Cilium: toEntities host)"
 	case d.Addresses:
 		return "select pods by label (podSelector, namespaceSelector), or add the target's range, also in except"
 	case len(d.Deviations) > 0:
