@@ -30,23 +30,23 @@ func NewCommand(a *app.App) *cobra.Command {
 		Use:   "translate",
 		Short: "Write Calico's policies as Cilium's, and list the verdicts that would change",
 		Long: "Writes Calico's NetworkPolicies and GlobalNetworkPolicies as Cilium's, as YAML: to standard " +
-			"output, or " +
-			"with\n" +
+			"output, or with\n" +
 			"-o FILE to a file. Nothing is applied. NetworkPolicies of Kubernetes are not written: Cilium " +
 			"enforces them.\n" +
 			"\n" +
-			"A report, on standard error or in --report FILE, lists the policies and rules without an equivalent, " +
-			"and the\n" +
-			"connections whose verdict would change. Verdicts are those of Theseus' model of both networks, over all " +
-			"pairs\n" +
-			"of the pods, all ports, and all addresses outside of the cluster that the policies tell apart. The " +
-			"result " +
-			"was\n" +
-			"not run on a real Cilium. The model does not judge ICMP, or protocols other than TCP, UDP and SCTP. If " +
-			"a\n" +
-			"rule has no equivalent, a verdict would change, or a policy could not be judged, the exit code is 3. It " +
-			"is\n" +
-			"also 3 if an earlier translation left policies in the cluster, or if the input has no pods.",
+			"A report, on standard error or in --report FILE, lists the policies and rules without an " +
+			"equivalent, and the\n" +
+			"connections whose verdict would change. Verdicts are those of Theseus' model of both networks, " +
+			"over all pairs\n" +
+			"of the pods, all ports, and all addresses outside of the cluster that the policies tell apart. " +
+			"The model does\n" +
+			"not judge ICMP, or protocols other than TCP, UDP and SCTP. A test compared translations on " +
+			"Cilium v1.20.2 with\n" +
+			"Calico v3.31.0, by packets, but yours were run on no Cilium. If a rule has no equivalent, a " +
+			"verdict would\n" +
+			"change, or a policy could not be judged, the exit code is 3. It is also 3 if an earlier " +
+			"translation left\n" +
+			"policies in the cluster, or if the input has no pods.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
@@ -132,9 +132,7 @@ func sourceOf(a *app.App, snapshot *cluster.Snapshot) policy.Profile {
 // manifest is the translated policies as YAML.
 func manifest(t *policy.Translation) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteString("# Made by theseus policy translate, and not run on a real Cilium: read the report before you " +
-		"apply " +
-		"it.\n")
+	out.WriteString("# Made by theseus policy translate, and run on no Cilium: read the report before you apply it.\n")
 	for i := range t.Objects {
 		text, err := yaml.Marshal(t.Objects[i].Object)
 		if err != nil {
@@ -196,7 +194,7 @@ func write(w io.Writer, snapshot *cluster.Snapshot, t *policy.Translation, j *po
 		fmt.Fprintf(w, "No verdict changes: %s, all ports, all addresses that the policies tell apart.\n",
 			cluster.Count(j.Pods, "pod"))
 	}
-	fmt.Fprintln(w, "Verdicts are those of Theseus' model, for TCP, UDP and SCTP. The policies were not run on a real "+
+	fmt.Fprintln(w, "Verdicts are those of Theseus' model, for TCP, UDP and SCTP. These policies were run on no "+
 		"Cilium.")
 }
 
