@@ -62,7 +62,7 @@ func TestFromKindnet(t *testing.T) {
 	}
 	adopt := fromKindnet(t)
 	adopt.change.Strategy, adopt.change.PodCIDR = "adopt", ""
-	if _, err := adopt.make(); err == nil || !strings.Contains(err.Error(), "kindnetd deletes routes") {
+	if _, err := adopt.make(); err == nil || !strings.Contains(err.Error(), "kindnetd deletes the route") {
 		t.Errorf("an adoption: %v", err)
 	}
 }
