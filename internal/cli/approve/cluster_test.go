@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,6 +50,8 @@ func TestAPIServer(t *testing.T) {
 		objects = append(objects, roles...)
 	}
 	kubetest.Apply(t, admin, objects...)
+	knows(t, as("ann"), v1alpha1.VerbApprove, "Migration")
+	knows(t, as("eve"), "get", "Migration")
 	p := clitest.Plan(t, admin)
 	begins(t, admin, p)
 	for _, test := range []struct {
@@ -75,6 +77,28 @@ func TestAPIServer(t *testing.T) {
 // tool is what applies manifests from Git.
 const tool = "system:serviceaccount:argocd:argocd-application-controller"
 
+// knows waits until the API server's authorizer, which learns of new roles by a watch, allows a user a verb on
+// objects of a kind.
+func knows(t *testing.T, c *kube.Client, verb, kind string) {
+	t.Helper()
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: v1alpha1.Namespace, Verb: verb,
+			Group: v1alpha1.Group, Resource: manifest.Plural(kind)}}}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		answer, err := c.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review,
+			metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Status.Allowed {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the API server does not learn within a minute that the verb %s is allowed", verb)
+		}
+	}
+}
+
 // fromGit: the manifest of an approval counts once the user that it names applies it, and nobody else can. A tool
 // applies the same manifest again and again, and cannot make another approval of it.
 func fromGit(t *testing.T, admin *kube.Client, as func(string) *kube.Client, p *plan.Plan) {
@@ -98,6 +122,9 @@ func fromGit(t *testing.T, admin *kube.Client, as func(string) *kube.Client, p *
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "applies"}},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	for _, subject := range both {
+		knows(t, as(subject.Name), "patch", "Approval")
 	}
 	apply := func(user, text string) error {
 		object := &unstructured.Unstructured{}
@@ -128,13 +155,8 @@ func fromGit(t *testing.T, admin *kube.Client, as func(string) *kube.Client, p *
 		}
 	}
 	kubetest.Apply(t, admin, roles...)
-	// The authorizer learns of new roles by a watch.
-	err = apply(tool, printed.String())
-	for end := time.Now().Add(time.Minute); apierrors.IsForbidden(err) && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
-		err = apply(tool, printed.String())
-	}
-	if err == nil {
+	knows(t, as(tool), v1alpha1.VerbApprove, "Migration")
+	if err = apply(tool, printed.String()); err == nil {
 		err = apply(tool, printed.String()) // again
 	}
 	if err != nil {
