@@ -36,7 +36,7 @@ func Template(ctx context.Context, cacheDir string, images []spec.Image, log io.
 		return "", err
 	}
 	dir := filepath.Join(parent, key(images))
-	if exists(dir) {
+	if used(dir) {
 		return dir, nil
 	}
 	lock, err := os.OpenFile(filepath.Join(cacheDir, "containerd.lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -47,7 +47,7 @@ func Template(ctx context.Context, cacheDir string, images []spec.Image, log io.
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock the cache: %w", err)
 	}
-	if exists(dir) { // another command made it while this one waited
+	if used(dir) { // another command made it while this one waited
 		return dir, nil
 	}
 	if err := clear(parent, dir); err != nil {
@@ -58,6 +58,12 @@ func Template(ctx context.Context, cacheDir string, images []spec.Image, log io.
 		return "", errors.Join(err, os.RemoveAll(unfinished))
 	}
 	return dir, os.Rename(unfinished, dir)
+}
+
+// used says whether a template is there, and notes that it is used now.
+func used(dir string) bool {
+	now := time.Now()
+	return os.Chtimes(dir, now, now) == nil
 }
 
 func exists(path string) bool {
@@ -75,8 +81,10 @@ func key(images []spec.Image) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// kept is how many templates stay in the cache: one for each network, and one more.
-const kept = 6
+const (
+	kept   = 6         // templates that stay in the cache
+	spared = time.Hour // since its last use, a template stays whatever their number: a lab may yet add nodes from it
+)
 
 // clear makes room for another template and removes what an interrupted run left.
 func clear(parent, next string) error {
@@ -89,7 +97,7 @@ func clear(parent, next string) error {
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return modified(b).Compare(modified(a)) })
 	for i, e := range entries {
-		if i >= kept-1 && e.Name() != filepath.Base(next) {
+		if i >= kept-1 && e.Name() != filepath.Base(next) && time.Since(modified(e)) > spared {
 			if err := os.RemoveAll(filepath.Join(parent, e.Name())); err != nil {
 				return err
 			}

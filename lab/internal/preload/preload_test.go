@@ -3,7 +3,9 @@ package preload
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
@@ -52,5 +54,38 @@ func TestKey(t *testing.T) {
 	c := spec.Image{Name: "b", Tar: "3.tar"}
 	if key([]spec.Image{a, b}) == key([]spec.Image{a, c}) {
 		t.Error("another archive does not count")
+	}
+}
+
+// TestClear: the oldest templates go, but none that a lab may be using.
+func TestClear(t *testing.T) {
+	parent := t.TempDir()
+	make := func(name string, age time.Duration) {
+		dir, then := filepath.Join(parent, name), time.Now().Add(-age)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(dir, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range kept {
+		make("recent-"+strconv.Itoa(i), spared/2)
+	}
+	make("old", 2*spared)
+	make("again", 2*spared)
+	make("new", 0) // unfinished
+	if !used(filepath.Join(parent, "again")) || used(filepath.Join(parent, "missing")) {
+		t.Error("used is wrong about what is there")
+	}
+	if err := clear(parent, filepath.Join(parent, "next")); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != kept+1 || exists(filepath.Join(parent, "old")) || !exists(filepath.Join(parent, "again")) {
+		t.Errorf("left: %v", left)
 	}
 }
