@@ -327,3 +327,31 @@ func TestStale(t *testing.T) {
 		})
 	}
 }
+
+// TestProbePolicyGoesLast: the policy that denies probes stays until all probe pods are gone, also on the way back: one
+// of them might answer while it ends.
+func TestProbePolicyGoesLast(t *testing.T) {
+	p := mustMake(t, flannelToCalico(t))
+	for _, actions := range [][]step.Action{
+		stepOf(t, p, "finish/probes").Actions, stepOf(t, p, "prepare/probes").Undo,
+	} {
+		var pods, policies int
+		for _, a := range actions {
+			do, is := a.Do.(step.Delete)
+			switch {
+			case !is:
+			case do.Ref.Kind == "Pod":
+				if pods++; policies > 0 {
+					t.Error("a probe pod outlives the policy")
+				}
+			case do.Ref.Kind == "NetworkPolicy":
+				if policies++; a.Together {
+					t.Error("the policy goes while pods end")
+				}
+			}
+		}
+		if pods == 0 || policies != 1 {
+			t.Errorf("%d pods, %d policies", pods, policies)
+		}
+	}
+}

@@ -245,11 +245,11 @@ func (b *Builder) stopProbes(pods, services []string) {
 		}
 		removals = append(removals, RemoveProbeServices(network)...)
 	}
-	removals = append(removals, Remove(HostProber()))
+	actions = append(actions, Together(append(removals, Remove(HostProber())))...)
 	if b.Source.Capabilities.Policy != cni.PolicyNone {
-		removals = append(removals, Remove(step.RefOf(manifest.ProbePolicy())))
+		// after the pods: a probe that is under way when measuring stops could reach one that is still ending
+		actions = append(actions, Remove(step.RefOf(manifest.ProbePolicy())))
 	}
-	actions = append(actions, Together(removals)...)
 	b.Add(step.Step{
 		Group: "finish", Does: "probes",
 		Title:   "Stop measuring",
