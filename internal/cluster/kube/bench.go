@@ -30,25 +30,30 @@ const (
 // how many pods there were.
 func (c *Client) RemoveBench(ctx context.Context, selector string, within time.Duration,
 	note func(error)) (removed int, err error) {
+	pods := map[string]bool{}
+	err = c.untilGone(ctx, within, note, func(ctx context.Context) ([]string, error) {
+		return c.removeBench(ctx, selector, pods)
+	})
+	return len(pods), err
+}
+
+// untilGone repeats remove, which returns what is left, as RemoveBench says.
+func (c *Client) untilGone(ctx context.Context, within time.Duration, note func(error),
+	remove func(context.Context) (left []string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	began := time.Now()
-	pods := map[string]bool{}
 	for {
 		var left []string
-		err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
+		if err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
 			func(ctx context.Context) (err error) {
-				left, err = c.removeBench(ctx, selector, pods)
+				left, err = remove(ctx)
 				return err
-			})
-		if err != nil {
-			return len(pods), err
-		}
-		if len(left) == 0 {
-			return len(pods), nil
+			}); err != nil || len(left) == 0 {
+			return err
 		}
 		if outage.Sleep(ctx, benchPoll) != nil {
-			return len(pods), fmt.Errorf("%s left after %s: %s", cluster.Count(len(left), "object"),
+			return fmt.Errorf("%s left after %s: %s", cluster.Count(len(left), "object"),
 				time.Since(began).Round(time.Second), left[0])
 		}
 	}
@@ -152,46 +157,35 @@ func (c *Client) brief(ctx context.Context, call func(context.Context) error) er
 // left, as RemoveBench does.
 func (c *Client) RemoveBenchPolicies(ctx context.Context, selector string, within time.Duration,
 	note func(error)) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for {
-		left := 0
-		if err := outage.Retry(ctx, outage.Limits{Away: within, Refused: benchRefused}, note,
-			func(ctx context.Context) (err error) {
-				left, err = c.removeBenchPolicies(ctx, selector)
-				return err
-			}); err != nil || left == 0 {
-			return err
-		}
-		if outage.Sleep(ctx, benchPoll) != nil {
-			return fmt.Errorf("%s left after %s", cluster.Count(left, "NetworkPolicy"), within)
-		}
-	}
+	return c.untilGone(ctx, within, note, func(ctx context.Context) ([]string, error) {
+		return c.removeBenchPolicies(ctx, selector)
+	})
 }
 
-// removeBenchPolicies deletes what is there, and returns how many there were. It deletes one after another: the rights
+// removeBenchPolicies deletes what is there, and returns what there was. It deletes one after another: the rights
 // for a migration do not include deletecollection.
-func (c *Client) removeBenchPolicies(ctx context.Context, selector string) (left int, err error) {
+func (c *Client) removeBenchPolicies(ctx context.Context, selector string) (left []string, err error) {
 	policies := c.Typed.NetworkingV1().NetworkPolicies(v1alpha1.Namespace)
 	var found *networkingv1.NetworkPolicyList
 	if err := c.brief(ctx, func(ctx context.Context) (err error) {
 		found, err = policies.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		return err
 	}); err != nil {
-		return 0, err
+		return nil, err
 	}
 	for i := range found.Items {
 		policy := &found.Items[i]
+		left = append(left, "NetworkPolicy "+policy.Name)
 		if policy.DeletionTimestamp != nil {
 			continue
 		}
 		if err := c.delete(ctx, &policy.ObjectMeta, func(ctx context.Context, as metav1.DeleteOptions) error {
 			return policies.Delete(ctx, policy.Name, as)
 		}); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
-	return len(found.Items), nil
+	return left, nil
 }
 
 // MayMakeBenchPolicy asks the API server whether it would take a NetworkPolicy and let it be deleted, and changes
