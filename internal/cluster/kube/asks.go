@@ -22,7 +22,7 @@ type asking struct {
 	nodes  map[string]bool // nil: all nodes
 	every  time.Duration   // over which answers are spread; 0 if none is asked
 	within time.Duration   // in which each node reports anyway, or answers
-	again  time.Time       // when those that have not answered are asked anew
+	again  time.Time       // when those that have not answered are asked again
 	often  bool            // they are asked to report often then
 }
 

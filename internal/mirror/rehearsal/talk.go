@@ -187,12 +187,12 @@ func (t *Talk) judge(a answer) {
 	one.Lasting = one.Lasting || time.Duration(one.Longest) >= Lasts
 }
 
-// Again begins anew: what pods saw in the meantime is not judged.
+// Again starts over: what pods saw in the meantime is not judged.
 func (t *Talk) Again() {
 	t.ready, t.pods, t.answers, t.spells = nil, nil, nil, map[spell]stretch{}
 }
 
-// Listen begins to count anew for Heard: what pods see from now on. Answers from before are still judged.
+// Listen starts the count for Heard at zero: what pods see from now on. Answers from before are still judged.
 func (t *Talk) Listen(now time.Time) {
 	t.listening, t.after = now, t.began
 	for i := range t.asked {

@@ -96,8 +96,8 @@ func free(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// Anew says that another run begins: what was scraped before does not count any more.
-func (p *Prometheus) Anew() { p.since = time.Now() }
+// NextRun says that another run begins: what was scraped before does not count any more.
+func (p *Prometheus) NextRun() { p.since = time.Now() }
 
 // during is the range of a query that has all of the run.
 func (p *Prometheus) during() string {

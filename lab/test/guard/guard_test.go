@@ -75,7 +75,7 @@ func TestGuard(t *testing.T) {
 	// The way back of --on-loss ends the cut; the command ends when the losses are in the metrics.
 	report = filepath.Join(rig.Dir, "cut.json")
 	seen, onNode := filepath.Join(rig.Dir, "seen"), rig.Lab+" node exec --name "+rig.Name+" "+node+" -- "
-	prometheus.Anew()
+	prometheus.NextRun()
 	guard := rigtest.Start(t, rig, "here", args(report, []string{"--on-loss", onNode + mend}, "sh", "-c",
 		onNode+drop+` && until [ -e "$0" ]; do sleep 0.2; done`, seen)...)
 	guard.Until("the command of --on-loss has ended")

@@ -37,7 +37,7 @@ func TestPageFollows(t *testing.T) {
 	}
 	prometheus := scraped.Start(t)
 	toTheEnd(t, rig, prometheus)
-	prometheus.Anew()
+	prometheus.NextRun()
 	lossy(t, rig, prometheus)
 }
 
