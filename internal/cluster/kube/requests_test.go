@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/step/estimate"
@@ -32,27 +33,26 @@ func TestRequests(t *testing.T) {
 	events := watch.NewFake()
 	w.answers.begin = func(string) (watch.Interface, error) { return events, nil }
 	w.answers.from("1") // as after the first task of a run
-	agent := func() {
-		events.Modify(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "theseus.dev/v1alpha1",
+	// The agent answers once there is a task: what comes before the run expects it reaches nobody.
+	w.dynamic.PrependReactor("create", "nodetasks", func(clienttesting.Action) (bool, runtime.Object, error) {
+		go events.Modify(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "theseus.dev/v1alpha1",
 			"kind": "NodeTask", "metadata": map[string]any{"name": w.taskName(joins.ID, joins.Verb())},
 			"status": map[string]any{"phase": "Done"}}})
-	}
+		return false, nil, nil
+	})
 	added := parse(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: ns}}`)
 	for _, test := range []struct {
 		name   string
 		action step.Action
 		want   int
-		agent  func()
 	}{
-		{"node", joins, estimate.RequestsOfVerb, agent},
+		{"node", joins, estimate.RequestsOfVerb},
 		{"patch", step.Action{ID: "p", Do: step.Patch{Ref: configRef, Merge: []byte(`{"data":{"x":"9"}}`)}},
-			estimate.RequestsOfWrite, func() {}},
-		{"apply", step.Action{ID: "a", Do: step.Apply{Object: added}}, estimate.RequestsOfWrite, func() {}},
-		{"delete", step.Action{ID: "d", Do: step.Delete{Ref: configRef, LeaveEnding: true}},
-			estimate.RequestsOfWrite, func() {}},
+			estimate.RequestsOfWrite},
+		{"apply", step.Action{ID: "a", Do: step.Apply{Object: added}}, estimate.RequestsOfWrite},
+		{"delete", step.Action{ID: "d", Do: step.Delete{Ref: configRef, LeaveEnding: true}}, estimate.RequestsOfWrite},
 	} {
 		w.requests()
-		go test.agent()
 		seen, err := w.Observe(t.Context(), test.action, nil)
 		if err != nil || seen.Done {
 			t.Errorf("%s: %+v, %v", test.name, seen, err)
