@@ -139,16 +139,7 @@ spec:
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
 			test.change(snapshot)
-			found := bridge.Driver{}.Detect(snapshot)
-			if test.problem == "" {
-				if found != nil {
-					t.Errorf("found: %+v", found)
-				}
-				return
-			}
-			if found == nil || !strings.Contains(strings.Join(found.Problems, "\n"), test.problem) {
-				t.Errorf("found %+v, and no problem %q", found, test.problem)
-			}
+			cnitest.ProblemOrAbsent(t, bridge.Driver{}, snapshot, test.problem)
 		})
 	}
 }

@@ -51,6 +51,21 @@ func Understood(t *testing.T, driver cni.Driver, snapshot *cluster.Snapshot, pro
 	}
 }
 
+// ProblemOrAbsent demands that a driver names a part of one problem; where that is empty, that it finds no network.
+func ProblemOrAbsent(t *testing.T, driver cni.Driver, snapshot *cluster.Snapshot, problem string) {
+	t.Helper()
+	found := driver.Detect(snapshot)
+	if problem == "" {
+		if found != nil {
+			t.Errorf("found: %+v", found)
+		}
+		return
+	}
+	if found == nil || !strings.Contains(strings.Join(found.Problems, "\n"), problem) {
+		t.Errorf("found %+v, and no problem %q", found, problem)
+	}
+}
+
 // Run holds a driver to the contract of cni.Driver.
 func Run(t *testing.T, c Case) {
 	Detects(t, c)
