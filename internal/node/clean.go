@@ -74,7 +74,7 @@ func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue)
 // named lists what is in a residue.
 func named(r step.Residue) string {
 	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables,
-		r.IPSets, r.Routes, r.ConfFiles, r.Binaries, r.Paths), ", ")
+		r.IPSets, r.Routes, r.Rules, r.ConfFiles, r.Binaries, r.Paths), ", ")
 }
 
 // removeAll removes in an order in which nothing is in use any more when its turn comes: configuration
@@ -100,7 +100,7 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 	for _, name := range found.Links {
 		errs = append(errs, removeLink(name))
 	}
-	errs = append(errs, removeRoutes(within))
+	errs = append(errs, removeRoutes(within), removePolicy(found.Rules))
 	told, err := n.folders()
 	if err != nil {
 		return errors.Join(append(errs, err)...)

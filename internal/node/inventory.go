@@ -110,6 +110,11 @@ func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
 	if w.routes, err = destinations(); err != nil {
 		return w, err
 	}
+	if len(residue.Rules) > 0 {
+		if w.rules, err = policyRules(); err != nil {
+			return w, err
+		}
+	}
 	if w.nftables, err = n.nftables(ctx, len(residue.NFTables) > 0); err != nil {
 		return w, err
 	}

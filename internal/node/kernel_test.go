@@ -229,6 +229,64 @@ func TestKernelClean(t *testing.T) {
 	}
 }
 
+// TestKernelCleanRouted: what a routing agent leaves outside of chains of its own goes: a rule that matches on its
+// sets, rules known by their comments, and the policy routing rules of its range; and nobody else's.
+func TestKernelCleanRouted(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	wanted := step.Residue{
+		RuleComments: []string{"allow outbound traffic from pods"}, IPSets: []string{"kube-router-*"},
+		Routes: []string{"198.19.0.0/20"}, Rules: []string{"77 198.19.0.0/20"},
+	}
+	for _, set := range []string{"kube-router-pod-subnets", "kube-router-node-ips", "mine"} {
+		sh(t, "", "ipset", "create", set, "hash:net")
+	}
+	for _, source := range []string{"198.19.1.0/24", "198.19.2.0/24", "10.0.0.0/8"} {
+		sh(t, "", "ip", "rule", "add", "from", source, "lookup", "77")
+	}
+	sh(t, "", "ip", "rule", "add", "from", "198.19.3.0/24", "lookup", "78")
+	sh(t, "", "ip", "rule", "add", "from", "198.19.4.0/24", "iif", "lo", "lookup", "77")
+	for _, rule := range []string{
+		"-t nat -A POSTROUTING -m set --match-set kube-router-pod-subnets src -m set ! --match-set " +
+			"kube-router-pod-subnets dst -m set ! --match-set kube-router-node-ips dst -j MASQUERADE --random-fully",
+		"-t nat -A POSTROUTING -m set --match-set mine src -j MASQUERADE",
+		"-A FORWARD -i kube-bridge -m comment --comment allow_outbound_traffic_from_pods -j ACCEPT",
+		"-A FORWARD -i kube-bridge -m comment --comment mine -j ACCEPT",
+	} {
+		words := strings.Fields(rule)
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "_", " ")
+		}
+		sh(t, "", append([]string{"iptables"}, words...)...)
+	}
+	found := residue(t, do(t, n, step.VerbInventory, wanted))
+	if diff := cmp.Diff([]string{"77 198.19.1.0/24", "77 198.19.2.0/24"}, found.Rules); diff != "" ||
+		len(found.IPSets) != 2 || len(found.RuleComments) != 1 {
+		t.Errorf("inventory: %+v, rules (-want +got):\n%s", found, diff)
+	}
+	if got := do(t, n, step.VerbClean, wanted); !got.Changed || residue(t, got).Count() != 0 {
+		t.Errorf("clean: %+v", got)
+	}
+	rules := sh(t, "", "ip", "rule")
+	for _, kept := range []string{"from 10.0.0.0/8 lookup 77", "from 198.19.3.0/24 lookup 78",
+		"from 198.19.4.0/24 iif lo"} {
+		if !strings.Contains(rules, kept) {
+			t.Errorf("the rule %q is gone:\n%s", kept, rules)
+		}
+	}
+	saved := sh(t, "", "iptables-save")
+	if strings.Count(rules, "lookup 77") != 2 || strings.Contains(saved, "kube-router") ||
+		strings.Contains(saved, "allow outbound") || !strings.Contains(saved, "--match-set mine") ||
+		!strings.Contains(saved, "--comment mine") {
+		t.Errorf("rules:\n%s\n%s", rules, saved)
+	}
+	if sets := sh(t, "", "ipset", "list", "-name"); sets != "mine\n" {
+		t.Errorf("ipsets: %q", sets)
+	}
+}
+
 // TestKernelCleanByLink: the rules that match on Weave Net's bridge go, as the kernel spells them, and
 // nobody else's.
 func TestKernelCleanByLink(t *testing.T) {

@@ -15,6 +15,7 @@ type world struct {
 	nftables  []string
 	ipsets    []string
 	routes    []netip.Prefix
+	rules     []string // policy routing rules, as step.Residue has them
 	confFiles []string
 	binaries  []string
 	paths     []string // those of the residue that exist, patterns resolved
@@ -41,6 +42,10 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 			routes = append(routes, route.String())
 		}
 	}
+	rules, err := leftPolicy(residue.Rules, w.rules)
+	if err != nil {
+		return step.Residue{}, err
+	}
 	all := []string{"*"}
 	return step.Residue{
 		Links:        step.Pick(residue.Links, w.links),
@@ -50,6 +55,7 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 		NFTables:     step.Pick(residue.NFTables, w.nftables),
 		IPSets:       step.Pick(residue.IPSets, w.ipsets),
 		Routes:       step.Pick(all, routes),
+		Rules:        step.Pick(all, rules),
 		ConfFiles:    step.Pick(residue.ConfFiles, w.confFiles),
 		Binaries:     step.Pick(residue.Binaries, w.binaries),
 		Paths:        step.Pick(all, w.paths),

@@ -19,7 +19,7 @@ func (t table) leftChains(patterns []string) []string {
 
 // leftRules are the rules outside the residue's own chains that belong to it: those that jump to one of
 // its chains, wherever they are, and those in built-in chains that carry one of its comments or match on
-// one of its links.
+// one of its links or ipsets: no set goes that a rule still names.
 func (t table) leftRules(residue step.Residue) []rule {
 	doomed := map[string]bool{}
 	for _, name := range t.leftChains(residue.Chains) {
@@ -36,7 +36,8 @@ func (t table) leftRules(residue step.Residue) []rule {
 		}
 		comment := r.comment()
 		single := comment != "" && step.Matches(residue.RuleComments, comment) ||
-			len(step.Pick(residue.RuleLinks, r.links())) > 0
+			len(step.Pick(residue.RuleLinks, r.links())) > 0 ||
+			len(step.Pick(residue.IPSets, r.options("--match-set"))) > 0
 		if doomed[r.target()] || builtin[r.chain] && single {
 			rules = append(rules, r)
 		}

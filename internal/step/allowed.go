@@ -13,19 +13,23 @@ import (
 // what they are: a bridge (Residue.OwnLinks) and the folder in which host-local keeps addresses (Residue.OwnPaths).
 var known = Residue{
 	Links: []string{"cali*", "vxlan.calico", "vxlan-v6.calico", "flannel*", "cni0", "cbr0",
-		"kube-bridge", "weave", "datapath", "vethwe*", "vxlan-6784", "cilium_*", "lxc*"},
+		"kube-bridge", "tun-*", "weave", "datapath", "vethwe*", "vxlan-6784", "cilium_*", "lxc*"},
 	Chains: []string{"cali-*", "FLANNEL-*", "WEAVE", "WEAVE-*", "CILIUM_*", "OLD_CILIUM_*", "KUBE-ROUTER-*",
 		"KUBE-POD-FW-*", "KUBE-NWPLCY-*", "KIND-MASQ-AGENT"},
 	RuleComments: []string{"cali:*", "flanneld masq", "flanneld forward",
-		"Block non-local access to Weave Net control port"},
+		"Block non-local access to Weave Net control port", "allow outbound traffic from pods",
+		"allow inbound traffic to pods",
+		"allow outbound node port traffic on node interface with which node ip is associated"},
 	RuleLinks: []string{"weave"},
 	NFTables: []string{"ip calico", "ip6 calico", "ip flannel-ipv4", "ip6 flannel-ipv6",
 		"inet kindnet-network-policies", "inet kube-network-policies"},
 	IPSets: []string{"cali*", "weave-*", "weaver-*", "cilium_*", "kube-router-*", "KUBE-SRC-*",
-		"KUBE-DST-*", "inet6:KUBE-SRC-*", "inet6:KUBE-DST-*"},
+		"KUBE-DST-*", "inet6:KUBE-SRC-*", "inet6:KUBE-DST-*", "inet6:kube-router-*"},
+	Rules:    []string{"77"}, // the tables alone
 	Binaries: []string{"calico", "calico-ipam", "flannel", "weave-net", "weave-ipam", "weave-plugin-*", "cilium-cni"},
 	Paths: []string{"/run/flannel", "/run/calico", "/run/nodeagent", "/run/cilium", "/var/lib/calico",
-		"/var/lib/weave", "/var/lib/cilium", "/var/log/calico", "/var/lib/cni/flannel*", "/var/lib/cni/networks/*",
+		"/var/lib/weave", "/var/lib/cilium", "/var/lib/kube-router", "/var/log/calico", "/var/lib/cni/flannel*",
+		"/var/lib/cni/networks/*",
 		"/var/lib/cni/results/*", "/run/cni-ipam-state", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*",
 		"/etc/sysctl.d/99-zzz-override_cilium.conf", "/etc/cni/net.d/theseus"},
 }
@@ -63,6 +67,12 @@ func (r Residue) allowed() error {
 		if !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 ||
 			strings.Contains(path.Dir(name), "*") {
 			return foreign("path", name)
+		}
+	}
+	for _, rule := range r.Rules {
+		table, cidr, _ := strings.Cut(rule, " ")
+		if !slices.Contains(known.Rules, table) || ranges([]string{cidr}) != nil {
+			return foreign("policy routing rule", rule)
 		}
 	}
 	return first(ranges(r.Routes), r.named())

@@ -21,6 +21,9 @@ type Residue struct {
 	IPSets   []string `json:"ipsets,omitempty"`
 	// Routes are destinations (CIDRs) within which every route goes, blackholes too.
 	Routes []string `json:"routes,omitempty"`
+	// Rules are policy routing rules, as "TABLE CIDR": each rule goes that looks up that table for packets from within
+	// that range.
+	Rules []string `json:"rules,omitempty"`
 	// ConfFiles are in the folder of CNI configurations that the node's runtime reads, Binaries in those of plugins.
 	ConfFiles []string `json:"confFiles,omitempty"`
 	Binaries  []string `json:"binaries,omitempty"`
@@ -44,7 +47,7 @@ type Inventory struct {
 func (r Residue) Count() int {
 	n := 0
 	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes,
-		r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints, r.Farewells} {
+		r.Rules, r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints, r.Farewells} {
 		n += len(list)
 	}
 	return n

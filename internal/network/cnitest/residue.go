@@ -27,6 +27,7 @@ func foreign() step.Residue {
 		IPSets: []string{"KUBE-CLUSTER-IP", "KUBE-LOOP-BACK", "KUBE-NODE-PORT-TCP", "KUBE-EXTERNAL-IP",
 			"KUBE-LOAD-BALANCER", "blocklist"},
 		Routes:    []string{"0.0.0.0/0", "192.168.0.0/24", "127.0.0.0/8"},
+		Rules:     []string{"254 0.0.0.0/0", "100 10.0.0.0/8"},
 		ConfFiles: []string{"99-loopback.conf", "00-multus.conf", "87-podman-bridge.conflist"},
 		Binaries: []string{"loopback", "bridge", "host-local", "portmap", "bandwidth",
 			"tuning", "firewall", "macvlan"},
@@ -73,7 +74,7 @@ func residues(t *testing.T, residue step.Residue, agent bool) {
 func lists(r step.Residue) map[string][]string {
 	return map[string][]string{
 		"link": r.Links, "chain": r.Chains, "comment": r.RuleComments, "rule link": r.RuleLinks,
-		"nft table": r.NFTables, "ipset": r.IPSets, "route": r.Routes, "conf": r.ConfFiles,
+		"nft table": r.NFTables, "ipset": r.IPSets, "route": r.Routes, "rule": r.Rules, "conf": r.ConfFiles,
 		"binary": r.Binaries, "path": r.Paths, "annotation": r.Annotations, "label": r.NodeLabels,
 		"taint": r.Taints, "farewell": r.Farewells,
 	}
