@@ -106,6 +106,9 @@ func supported(s spec.Lab) error {
 	if s.Policy != "" && s.Policy != "kube-router" {
 		return hint(fmt.Errorf("there is no policy agent %q", s.Policy), "use --policy kube-router, or leave it out")
 	}
+	if s.Policy == s.Network {
+		return hint(fmt.Errorf("the network %s enforces policy itself", s.Network), "leave out --policy")
+	}
 	if err := s.Validate(); err != nil {
 		return hint(err, "theseus-lab up --help lists the possible values")
 	}

@@ -56,8 +56,8 @@ type shipped struct {
 	edits             []phrase.Edit
 }
 
-// recipes lists the images that a lab on the given network needs. A flannel, a Weave, a kindnet or a bridge lab gets
-// Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
+// recipes lists the images that a lab on the given network needs. A flannel, a Weave, a kindnet, a kube-router or a
+// bridge lab gets Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
@@ -68,7 +68,7 @@ func recipes(network, calico, source string) ([]recipe, error) {
 	switch network {
 	case "none":
 		return list, nil
-	case "bridge":
+	case "bridge", "kube-router":
 		own = []recipe{kubeRouter()}
 	case "kindnet":
 		own = []recipe{kindnetd(), kubeRouter()}
@@ -158,7 +158,10 @@ func kubeRouter() recipe {
 	return recipe{
 		name: KubeRouter, userland: true,
 		binaries: map[string]string{"/usr/local/bin/kube-router": "kube-router"},
-		set:      settings{Entrypoint: []string{"/usr/local/bin/kube-router"}},
+		tools:    []string{"mv", "rm"}, // for its manifest
+		files: []layer.File{{Path: "/etc/iproute2/rt_tables", Mode: 0o644, // which it adds its own table to
+			Content: "255 local\n254 main\n253 default\n"}},
+		set: settings{Entrypoint: []string{"/usr/local/bin/kube-router"}},
 	}
 }
 

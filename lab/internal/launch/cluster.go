@@ -91,7 +91,7 @@ func nodeObject(s spec.Lab, n int, taints []Taint) map[string]any {
 func (l *launch) applyNetwork(ctx context.Context) error {
 	parts := []string{l.lab.Spec.Network}
 	if l.lab.Spec.Policy != "" && l.lab.Spec.Network != "flannel" { // flannel's has it already
-		parts = append(parts, l.lab.Spec.Policy)
+		parts = append(parts, network.Firewall)
 	}
 	return l.apply(ctx, ClusterConfig(l.lab.Spec), parts...)
 }

@@ -13,7 +13,7 @@ func flannelWithPolicy(params Params) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := kubeRouter(params)
+	policy, err := firewall(params)
 	if err != nil {
 		return nil, err
 	}
@@ -30,12 +30,4 @@ func flannel(params Params) ([]byte, error) {
 		{From: `"Network": "10.244.0.0/16"`, To: fmt.Sprintf(`"Network": %q`, params.PodCIDR)},
 		{From: "flannel-cni-plugin:v1.9.1-flannel1", To: "flannel-cni-plugin:v0.9.1"},
 	})
-}
-
-// kubeRouter is kube-router as the enforcer of policies and nothing else.
-func kubeRouter(params Params) ([]byte, error) {
-	if !params.ServiceCIDR.IsValid() {
-		return nil, fmt.Errorf("kube-router needs the CIDR of Services")
-	}
-	return own("kube-router.yaml", "SERVICE_CIDR", params.ServiceCIDR.String())
 }

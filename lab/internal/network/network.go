@@ -47,7 +47,7 @@ type File struct {
 
 // Names lists the networks that a cluster can start on.
 func Names() []string {
-	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", Kindnet, "none"}
+	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", Kindnet, KubeRouter, "none"}
 }
 
 // Usual lists those that most tests need. Cilium is built on demand alone: that takes 15 minutes of CPU time.
@@ -56,7 +56,7 @@ func Usual() []string {
 }
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns",
-// "kube-router", "flannel-alone" (without that), Peers, Operator, OperatorCRDs, OperatorObjects, and
+// Firewall, "flannel-alone" (without that), Peers, Operator, OperatorCRDs, OperatorObjects, and
 // "flannel-migration" and "flannel-migration-job", which are how Calico itself takes a cluster over from flannel. It is
 // empty for networks that live on the nodes' disks alone.
 func Manifest(network string, params Params) ([]byte, error) {
@@ -114,7 +114,9 @@ func manifest(network string, params Params) ([]byte, error) {
 		return own(Peers + ".yaml")
 	case "coredns":
 		return coreDNS(params)
-	case "kube-router":
+	case Firewall:
+		return firewall(params)
+	case KubeRouter:
 		return kubeRouter(params)
 	case Kindnet:
 		return kindnet(params)

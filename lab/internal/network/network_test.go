@@ -257,8 +257,33 @@ image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
 	}
 }
 
+func TestKubeRouterIsReleased(t *testing.T) {
+	const excerpt = `
+             "isDefaultGateway":true,
+      containers:
+      - name: kube-router
+        image: docker.io/cloudnativelabs/kube-router
+        imagePullPolicy: Always
+        args:
+        - --run-service-proxy=false
+      initContainers:
+      - name: install-cni
+        image: docker.io/cloudnativelabs/kube-router
+        imagePullPolicy: Always
+`
+	got, err := Manifest(KubeRouter, params(source(t, "daemonset/kubeadm-kuberouter.yaml", excerpt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(got); strings.Count(text, "kube-router:v1.5.1\n        imagePullPolicy: IfNotPresent") != 2 ||
+		!strings.Contains(text, "--run-service-proxy=false\n        - --service-cluster-ip-range=") ||
+		!strings.Contains(text, `"hairpinMode":true,`) {
+		t.Errorf("it is\n%s", text)
+	}
+}
+
 func TestOwnManifestsAreWhole(t *testing.T) {
-	for _, part := range []string{"coredns", "kube-router", Kindnet} {
+	for _, part := range []string{"coredns", Firewall, Kindnet} {
 		got, err := Manifest(part, params(nil))
 		if err != nil {
 			t.Fatal(err)
@@ -295,7 +320,9 @@ func TestWhatCannotBeDeployed(t *testing.T) {
 		{"no DNS address", "coredns", Params{}, "address"},
 		{"no pod CIDR for Cilium", "cilium", Params{}, "pod CIDR"},
 		{"no source of Cilium", "cilium", params(nil), "neither was given"},
-		{"no Service CIDR", "kube-router", Params{}, "CIDR of Services"},
+		{"no Service CIDR", Firewall, Params{}, "CIDR of Services"},
+		{"no Service CIDR of the network", KubeRouter, Params{}, "CIDR of Services"},
+		{"no source of kube-router", KubeRouter, params(nil), "no source was given"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := Manifest(test.network, test.params)

@@ -22,6 +22,7 @@ func Pairs() []Swap {
 	return []Swap{
 		{Key: "bridge-adopt", Name: "bridge to Calico, by adoption", Network: "bridge", Do: (*Rig).adopt},
 		{Key: "bridge", Name: "bridge to Calico", Network: "bridge", Do: (*Rig).Migrate},
+		{Key: "kube-router", Name: "kube-router to Calico", Network: network.KubeRouter, Do: (*Rig).Migrate},
 		{Key: "weave-adopt", Name: "Weave Net to Calico, by adoption", Network: "weave", Nodes: 2, Do: (*Rig).adopt},
 		{Key: "weave", Name: "Weave Net to Calico", Network: "weave", Nodes: 2, Do: (*Rig).Migrate},
 		{Key: "weave-surge", Name: "Weave Net to Calico, nodes replaced", Network: "weave", Nodes: 2, Do: (*Rig).surge},

@@ -78,7 +78,7 @@ func (r *Rig) migrationController(ctx context.Context) error {
 	if err := r.show(ctx, "-n", "kube-system", "rollout", "status", "daemonset/calico-node"); err != nil {
 		return err
 	}
-	for _, part := range []string{"flannel-migration-job", "kube-router"} {
+	for _, part := range []string{"flannel-migration-job", "kube-router-firewall"} {
 		if err := r.manifest(ctx, part, "delete", "--wait"); err != nil {
 			return err
 		}
