@@ -28,15 +28,16 @@ var knowing = map[string]string{
 	"internal/run/measured.go calico":                "whether a network treats other nodes as the outside",
 	"internal/run/measured.go flannel":               "the same",
 	"internal/run/measured.go kindnet":               "the same",
+	"internal/run/measured.go kuberouter":            "the same",
 	"internal/run/measured.go weave":                 "the same",
 	"internal/node/bird.go calico":                   "the folder in which Calico's image has BIRD's sockets",
 	"internal/step/allowed.go calico": "what agents may be asked to remove stands on one page; each " +
 		"driver's residue is held within it",
-	"internal/step/allowed.go flannel":     "the same",
-	"internal/step/allowed.go kindnet":     "the same",
-	"internal/step/allowed.go weave":       "the same",
-	"internal/step/allowed.go cilium":      "the same",
-	"internal/step/allowed.go kube-router": "the same",
+	"internal/step/allowed.go flannel":    "the same",
+	"internal/step/allowed.go kindnet":    "the same",
+	"internal/step/allowed.go weave":      "the same",
+	"internal/step/allowed.go cilium":     "the same",
+	"internal/step/allowed.go kuberouter": "the same",
 }
 
 // shared are the packages that serve every network: what they do may depend on what a network says of itself, and not
@@ -54,7 +55,7 @@ func TestNoPairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	// a driver's name, and others for its network's parts
-	words := map[string][]string{"calico": {"felix", "tigera"}, "kube-router": {"kube-router", "kuberouter"}}
+	words := map[string][]string{"calico": {"felix", "tigera"}, "kuberouter": {"kube-router"}}
 	for _, spec := range list.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
 		if name := filepath.Base(path); name != "cni" {

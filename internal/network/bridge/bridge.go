@@ -42,6 +42,9 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	if len(nodes) == 0 {
 		return nil
 	}
+	if router, _ := cni.Router(snapshot); router != nil {
+		return nil // its agents route between the nodes
+	}
 	router := cni.Firewall(snapshot)
 	for _, set := range cni.Writers(snapshot) {
 		if set != router && cni.NamedBy(set) != "" {
@@ -104,7 +107,8 @@ func serving(snapshot *cluster.Snapshot) []served {
 	var found []served
 	for i := range snapshot.Facts {
 		facts := &snapshot.Facts[i]
-		if conf, ok := facts.Serving(); ok && conf.Plugins[0] == "bridge" && conf.IPAM == "host-local" {
+		if conf, ok := facts.Serving(); ok && conf.Plugins[0] == "bridge" && conf.IPAM == "host-local" &&
+			conf.Bridge != cni.RouterBridge {
 			found = append(found, served{facts, conf})
 		}
 	}

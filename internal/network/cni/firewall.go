@@ -5,39 +5,69 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// RouterBridge is the bridge of a kube-router that is the pods' network. Its name is fixed.
+const RouterBridge = "kube-bridge"
+
 // Firewall finds a kube-router that only enforces NetworkPolicy, next to a network that enforces none, without routing
 // or proxying; nil if there is none.
 func Firewall(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
+	set, _ := routers(snapshot, func(args []string) bool {
+		return RouterFlag(args, "run-firewall") && !RouterFlag(args, "run-router") &&
+			!RouterFlag(args, "run-service-proxy")
+	})
+	return set
+}
+
+// Router finds a kube-router that routes the pods' traffic, with the arguments of its container; nil if there is none.
+func Router(snapshot *cluster.Snapshot) (set *appsv1.DaemonSet, container *corev1.Container) {
+	return routers(snapshot, func(args []string) bool { return RouterFlag(args, "run-router") })
+}
+
+func routers(snapshot *cluster.Snapshot, is func(args []string) bool) (*appsv1.DaemonSet, *corev1.Container) {
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
 		containers := set.Spec.Template.Spec.Containers
-		if ImageOf(containers, "kube-router") == "" {
-			continue
-		}
-		for _, container := range containers {
-			args := append(slices.Clone(container.Command), container.Args...)
-			if flag(args, "run-firewall") && !flag(args, "run-router") && !flag(args, "run-service-proxy") {
-				return set
+		for j := range containers {
+			if ImageOf(containers[j:j+1], "kube-router") != "" && is(RouterArgs(&containers[j])) {
+				return set, &containers[j]
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// flag reads a boolean flag of kube-router; the default of all these flags is true.
-func flag(args []string, name string) bool {
-	for _, arg := range args {
-		word := strings.TrimLeft(arg, "-")
-		if word == name+"=false" {
-			return false
+// RouterArgs are all words of a container's command line.
+func RouterArgs(container *corev1.Container) []string {
+	return append(slices.Clone(container.Command), container.Args...)
+}
+
+// RouterFlag reads a boolean flag of kube-router whose default is true.
+func RouterFlag(args []string, name string) bool {
+	value, set := RouterValue(args, name)
+	return !set || !slices.Contains([]string{"false", "f", "F", "FALSE", "False", "0"}, value)
+}
+
+// RouterValue reads a flag of kube-router.
+func RouterValue(args []string, name string) (value string, set bool) {
+	for i, arg := range args {
+		word, found := strings.CutPrefix(arg, "--"+name)
+		switch {
+		case !found:
+		case strings.HasPrefix(word, "="):
+			value, set = word[1:], true
+		case word == "" && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
+			value, set = args[i+1], true
+		case word == "":
+			value, set = "", true
 		}
 	}
-	return true
+	return value, set
 }
 
 // BesideFirewall records in a network the Firewall that enforces policy for it, if there is one.
@@ -48,13 +78,13 @@ func BesideFirewall(snapshot *cluster.Snapshot, router *appsv1.DaemonSet, found 
 	ref := DaemonSetRef(router)
 	found.PolicyAgent = &ref
 	found.Capabilities.Policy = PolicyKubernetes
-	found.Capabilities.PolicyMarks = firewallMarks
+	found.Capabilities.PolicyMarks = FirewallMarks
 	found.Problems = append(found.Problems, NotReady(snapshot, router)...)
 }
 
-// firewallMarks are the marks of kube-router: 0x10000 for packets that policy allows, 0x20000 for those that it rejects
+// FirewallMarks are the marks of kube-router: 0x10000 for packets that policy allows, 0x20000 for those that it rejects
 // (pkg/controllers/netpol of v1.5.1).
-const firewallMarks = 0x30000
+const FirewallMarks = 0x30000
 
 // FirewallParts returns the objects of a Firewall: the DaemonSet and its RBAC objects; none for nil.
 func FirewallParts(router *appsv1.DaemonSet) (runs, rights []step.Ref) {
@@ -66,9 +96,13 @@ func FirewallParts(router *appsv1.DaemonSet) (runs, rights []step.Ref) {
 
 // FirewallResidue adds the residue of a network's Firewall on nodes.
 func FirewallResidue(found *Installation, residue *step.Residue) {
-	if found.PolicyAgent == nil {
-		return
+	if found.PolicyAgent != nil {
+		RouterResidue(residue)
 	}
+}
+
+// RouterResidue adds the chains and sets of any kube-router.
+func RouterResidue(residue *step.Residue) {
 	residue.Chains = append(residue.Chains, "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*")
 	residue.IPSets = append(residue.IPSets, "KUBE-SRC-*", "KUBE-DST-*", "kube-router-*",
 		"inet6:KUBE-SRC-*", "inet6:KUBE-DST-*")

@@ -48,7 +48,7 @@ type recognised struct {
 
 // known are named as in the manifests of their projects: amazon-vpc-cni-k8s (config/master/aws-k8s-cni.yaml),
 // azure-container-networking (cns/azure-cns.yaml; without CNS only the plugin's file on the nodes), ovn-kubernetes
-// (dist/templates), kOps (addons/networking.kindnet), antrea (build/yamls), kube-router (daemonset), GKE (netd;
+// (dist/templates), kOps (addons/networking.kindnet), antrea (build/yamls), GKE (netd;
 // anetd is its Dataplane V2), OpenShift, multus-cni (deployments), istio (manifests/charts/istio-cni), linkerd2-cni.
 var known = []recognised{
 	{name: "Amazon VPC CNI", set: "aws-node", image: "amazon-k8s-cni", plugins: []string{"aws-cni"},
@@ -76,9 +76,8 @@ var known = []recognised{
 		why: "Google assigns its pods' addresses and manages its agents"},
 	{name: "GKE's own network", set: "netd", image: "netd-amd64",
 		why: "Google assigns its pods' addresses and manages its agents"},
-	{name: "kube-router", set: "kube-router", image: "kube-router",
-		why: "its agent writes the CNI configuration and the routes of each node, and Theseus was never run with it " +
-			"as the pods' network"},
+	{name: "kube-router as the service proxy", set: "kube-router", image: "kube-router",
+		why: "it serves Services in the place of kube-proxy, and Theseus was never run with that"},
 	{name: "Multus", set: "kube-multus-ds", also: "multus", image: "multus",
 		plugins: []string{"multus", "multus-shim"}, chained: true,
 		why: "its file comes first on each node and calls the network that it knows, so a node would not be " +

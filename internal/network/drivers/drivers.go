@@ -8,11 +8,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/flannel"
 	"github.com/theseus-cni/theseus/internal/network/kindnet"
+	"github.com/theseus-cni/theseus/internal/network/kuberouter"
 	"github.com/theseus-cni/theseus/internal/network/weave"
 )
 
 // All returns a driver for each network.
 func All() cni.Registry {
 	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}, kindnet.Driver{},
-		bridge.Driver{}}
+		kuberouter.Driver{}, bridge.Driver{}}
 }

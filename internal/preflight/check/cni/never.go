@@ -37,7 +37,7 @@ func Never() check.Check {
 // with no version of a network that is not among them.
 var seen = map[string][2]string{
 	"calico": {"v3.28", "v3.31"}, "flannel": {"v0.28", "v0.28"}, "weave": {"v2.6", "v2.6"},
-	"cilium": {"v1.20", "v1.20"},
+	"cilium": {"v1.20", "v1.20"}, "kube-router": {"v1.5", "v1.5"},
 }
 
 func never(pass *check.Pass) []finding.Finding {
@@ -64,6 +64,8 @@ func never(pass *check.Pass) []finding.Finding {
 		case told[key]:
 		case network.CNI == "kindnet":
 			add(network, "%s", kindnetd(network))
+		case network.CNI == "kube-router" && network.Version == "": // as upstream's own manifest has it
+			add(network, "the image of kube-router has no version, and Theseus was only run with v1.5")
 		case network.Version == "":
 		case !known:
 			add(network, "Theseus was never run with %s", network.Title())
@@ -88,14 +90,16 @@ func never(pass *check.Pass) []finding.Finding {
 	case source.CNI == "flannel" && caps.Encapsulation != "vxlan":
 		add(source, "flannel has the encapsulation %s here, and Theseus was only run with flannel over VXLAN",
 			caps.Encapsulation)
+	case source.CNI == "kube-router" && caps.Encapsulation != "none":
+		add(source, "kube-router reaches nodes through tunnels (IPIP) here, and Theseus was only run with it without")
 	}
 	if nodes := parked(pass); len(nodes) > 0 {
 		add(source, "running pods of %s would be moved on kernels that rename no interface in use; such a move was "+
 			"only run on Linux 6.18 (%s)",
 			cluster.Count(len(nodes), "node"), check.Names(nodes))
 	}
-	if pass.Change.Strategy == "surge" && (source.CNI == "bridge" || source.CNI == "kindnet" ||
-		pass.Change.To == "flannel") {
+	if pass.Change.Strategy == "surge" && (pass.Change.To == "flannel" ||
+		slices.Contains([]string{"bridge", "kindnet", "kube-router"}, source.CNI)) {
 		add(source, "no change from %s to %s by surge was ever run", source.CNI, pass.Change.To)
 	}
 	return found
