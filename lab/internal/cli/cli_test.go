@@ -29,7 +29,7 @@ func TestRefusals(t *testing.T) {
 		{"up now", 2, "error: accepts 0 arg(s), received 1\n"},
 		{"up --network frob", 1, "error: there is no network \"frob\"\n" +
 			"hint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge, kindnet, " +
-			"kube-router or none\n"},
+			"kube-router, canal or none\n"},
 		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\n" +
 			"hint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"up --runtime frob", 1, "error: there is no runtime \"frob\"\n" +
@@ -40,7 +40,7 @@ func TestRefusals(t *testing.T) {
 			"hint: theseus-lab up --help lists the possible values\n"},
 		{"build --network flannel,frob", 1, "error: there is no network \"frob\"\n" +
 			"hint: use --network flannel, calico, calico-bgp, calico-typha, cilium, weave, bridge, kindnet, " +
-			"kube-router or none\n"},
+			"kube-router, canal or none\n"},
 		{"up --network kube-router --policy kube-router", 1, "error: the network kube-router enforces policy itself\n" +
 			"hint: leave out --policy\n"},
 		{"up --network calico --calico v3.1.0", 1, "error: Calico \"v3.1.0\" is not one of the versions that can be " +
@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 		{"bench-loss --only a,z", 2, "error: --only: there is no \"z\"\n"},
 		{"compare --networks flannel,frob", 2, "error: there is no network \"frob\"\n" +
 			"hint: use --networks with two or more of flannel, calico, " +
-			"calico-bgp, calico-typha, cilium, weave, bridge, kindnet, kube-router, calico-nftables\n"},
+			"calico-bgp, calico-typha, cilium, weave, bridge, kindnet, kube-router, canal, calico-nftables\n"},
 		{"compare --networks none,flannel", 2, "error: there is no network \"none\"\n"},
 		{"compare --networks flannel,calico,flannel", 2, "error: the network flannel is named twice\n"},
 		{"compare --networks calico", 2, "error: 1 network: a comparison needs two or more\n"},

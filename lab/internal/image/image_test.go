@@ -181,8 +181,8 @@ func TestCiliumToolsRun(t *testing.T) {
 }
 
 func TestRecipes(t *testing.T) {
-	for network, want := range map[string]int{"none": 3, "bridge": 7, "calico": 6, "flannel": 11, "kindnet": 8,
-		"kube-router": 7, "weave": 8} {
+	for network, want := range map[string]int{"none": 3, "bridge": 7, "calico": 6, "canal": 7, "flannel": 11,
+		"kindnet": 8, "kube-router": 7, "weave": 8} {
 		list, err := recipes(network, "", t.TempDir())
 		if err != nil || len(list) != want {
 			t.Errorf("%s: %d images, %v; want %d", network, len(list), err, want)

@@ -56,8 +56,8 @@ type shipped struct {
 	edits             []phrase.Edit
 }
 
-// recipes lists the images that a lab on the given network needs. A flannel, a Weave, a kindnet, a kube-router or a
-// bridge lab gets Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
+// recipes lists the images that a lab on the given network needs. A flannel, a Canal, a Weave, a kindnet, a
+// kube-router or a bridge lab gets Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
@@ -72,6 +72,8 @@ func recipes(network, calico, source string) ([]recipe, error) {
 		own = []recipe{kubeRouter()}
 	case "kindnet":
 		own = []recipe{kindnetd(), kubeRouter()}
+	case "canal":
+		own = flannelImages()[:1]
 	case "calico", "calico-bgp", "calico-typha":
 	case "flannel":
 		own = append(flannelImages(), calicoMigration())

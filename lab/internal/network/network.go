@@ -47,7 +47,8 @@ type File struct {
 
 // Names lists the networks that a cluster can start on.
 func Names() []string {
-	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", Kindnet, KubeRouter, "none"}
+	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, Cilium, "weave", "bridge", Kindnet, KubeRouter, Canal,
+		"none"}
 }
 
 // Usual lists those that most tests need. Cilium is built on demand alone: that takes 15 minutes of CPU time.
@@ -120,6 +121,8 @@ func manifest(network string, params Params) ([]byte, error) {
 		return kubeRouter(params)
 	case Kindnet:
 		return kindnet(params)
+	case Canal:
+		return canal(params)
 	case "bridge", "none":
 		return nil, nil
 	}

@@ -78,6 +78,24 @@ func TestCalicoWithBGPHasNoTunnels(t *testing.T) {
 	}
 }
 
+// TestCanalIsAdapted: flannel's agent is the one that the lab builds.
+func TestCanalIsAdapted(t *testing.T) {
+	const excerpt = `      "Network": "10.244.0.0/16",
+          image: docker.io/flannel/flannel:v0.24.4
+            - name: FELIX_HEALTHENABLED
+`
+	got, err := Manifest(Canal, params(source(t, "manifests/canal.yaml", excerpt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"Network": "198.19.16.0/20"`, "image: ghcr.io/flannel-io/flannel:v0.28.4\n",
+		"FELIX_DebugSkipCTLBCleanup"} {
+		if strings.Count(string(got), want) != 1 {
+			t.Errorf("want %q once in:\n%s", want, got)
+		}
+	}
+}
+
 // TestReflectors holds that the nodes' marks are what the peerings pick reflectors by.
 func TestReflectors(t *testing.T) {
 	peers, err := Manifest(Peers, Params{})
