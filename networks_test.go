@@ -15,7 +15,9 @@ import (
 // knowing are what a package, or a file of one, knows of a network that is not its own, each with its reason. None of
 // them is of a pair.
 var knowing = map[string]string{
-	"internal/network/flannel calico": "Canal runs Calico's agent in flannel's own pod, and is refused by that",
+	"internal/network/flannel calico": "a pod that also runs Calico's agent is Canal's",
+	"internal/network/canal calico":   "it is Calico's agent and flannel's in one pod",
+	"internal/network/canal flannel":  "the same",
 	"internal/change/rollout calico":  "a change of one network's flags: those of Calico's Felix",
 	"internal/change/rollout cilium": "the same: Cilium's have other places, and its agents " +
 		"read them only when they start",
@@ -26,6 +28,7 @@ var knowing = map[string]string{
 	"internal/cluster/kube/snapshot_other.go calico": "API groups that a snapshot holds; drivers read what is in them",
 	"internal/cluster/kube/snapshot_other.go cilium": "the same",
 	"internal/run/measured.go calico":                "whether a network treats other nodes as the outside",
+	"internal/run/measured.go canal":                 "the same",
 	"internal/run/measured.go flannel":               "the same",
 	"internal/run/measured.go kindnet":               "the same",
 	"internal/run/measured.go kuberouter":            "the same",

@@ -17,7 +17,7 @@ const headers = 28
 // nodesOutside reports whether a network treats the addresses of other nodes like addresses outside of the cluster.
 // Cilium knows the nodes and treats them differently.
 func nodesOutside(i cni.Installation) bool {
-	return slices.Contains([]string{"bridge", "calico", "flannel", "kindnet", "kube-router", "weave"}, i.CNI)
+	return slices.Contains([]string{"bridge", "calico", "canal", "flannel", "kindnet", "kube-router", "weave"}, i.CNI)
 }
 
 // MeasuredBy says which paths can be measured with the networks of a plan.

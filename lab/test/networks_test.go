@@ -239,7 +239,7 @@ func (c cluster) understands(network string) {
 // NetworkPolicy holds where something enforces it. Theseus finds that network, and no other, in order.
 func TestNetworks(t *testing.T) {
 	for network, policy := range map[string]bool{"flannel": true, "calico": true, "weave": true, "bridge": false,
-		"kindnet": false, "kube-router": true} {
+		"kindnet": false, "kube-router": true, "canal": true} {
 		t.Run(network, func(t *testing.T) {
 			if network != "flannel" && network != "calico" { // no other default test runs on them
 				rigtest.Full(t, "a lab on "+network)

@@ -5,6 +5,7 @@ package cni
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,7 +65,9 @@ type Installation struct {
 	Untried string `json:"untried,omitempty"`
 	// Instead is what to do if Theseus changes nothing at all of an Untried network; empty if it does, in place.
 	Instead string `json:"instead,omitempty"`
-	// As is the common name of a network that another one is a part of, such as Canal; empty if CNI says it.
+	// Includes are other networks whose agents run as parts of it.
+	Includes []string `json:"includes,omitempty"`
+	// As is the common name of a network that another one is a part of; empty if CNI says it.
 	As string `json:"as,omitempty"`
 	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble
 	// (enable-hubble)".
@@ -108,6 +111,11 @@ func (i *Installation) Title() string {
 		return title
 	}
 	return i.CNI
+}
+
+// Runs reports whether it is a network, or includes its agent.
+func (i *Installation) Runs(network string) bool {
+	return i.CNI == network || slices.Contains(i.Includes, network)
 }
 
 // Way is what to do about an Untried network.

@@ -101,7 +101,7 @@ var known = []recognised{
 }
 
 // titles are the names of networks in texts, if they differ from the drivers' names.
-var titles = map[string]string{"bridge": "the bridge plugin", "calico": "Calico",
+var titles = map[string]string{"bridge": "the bridge plugin", "calico": "Calico", "canal": "Canal",
 	"cilium": "Cilium", "weave": "Weave Net"}
 
 // foreign is a recognised network or plugin as it is in a cluster.

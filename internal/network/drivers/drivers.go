@@ -4,6 +4,7 @@ package drivers
 import (
 	"github.com/theseus-cni/theseus/internal/network/bridge"
 	"github.com/theseus-cni/theseus/internal/network/calico"
+	"github.com/theseus-cni/theseus/internal/network/canal"
 	"github.com/theseus-cni/theseus/internal/network/cilium"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/flannel"
@@ -15,5 +16,5 @@ import (
 // All returns a driver for each network.
 func All() cni.Registry {
 	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}, kindnet.Driver{},
-		kuberouter.Driver{}, bridge.Driver{}}
+		kuberouter.Driver{}, canal.Driver{}, bridge.Driver{}}
 }

@@ -14,12 +14,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-// agentsOf returns the DaemonSets that run flanneld: one, or one per architecture in old manifests.
+// agentsOf returns the DaemonSets that run flanneld: one, or one per architecture in old manifests. Where Calico's
+// agent runs in the same pod, it is another network.
 func agentsOf(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
-		if cni.ImageOf(set.Spec.Template.Spec.Containers, "flannel") != "" {
+		containers := set.Spec.Template.Spec.Containers
+		if cni.ImageOf(containers, "flannel") != "" && !slices.ContainsFunc(containers,
+			func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }) {
 			found = append(found, set)
 		}
 	}
@@ -146,19 +149,10 @@ func otherBackend(found *cni.Installation, config *corev1.ConfigMap, kind string
 	}
 }
 
-// joined recognises a second agent in flannel's pods that makes it a different network, such as Canal.
+// joined recognises a second agent in flannel's pods that makes it a different network.
 func joined(agent *appsv1.DaemonSet, found *cni.Installation) bool {
-	containers := agent.Spec.Template.Spec.Containers
-	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
-	switch {
-	case slices.ContainsFunc(containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }):
-		found.As, found.Version = "Canal", ""
-		found.Untried = name + " runs Calico and flannel in one pod: this is Canal. One pod both routes and enforces " +
-			"policy, so a node that leaves flannel would also lose its pods' policy"
-		found.Instead = cni.Elsewhere + "; or use Calico's own migration from flannel and Canal, which drains nodes " +
-			"one by one, and measure it: theseus guard start before, theseus guard stop after"
-	case cni.ImageOf(containers, policies) != "":
-		found.Untried = name + " runs " + policies +
+	if cni.ImageOf(agent.Spec.Template.Spec.Containers, policies) != "" {
+		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " runs " + policies +
 			" and flannel in one pod (netpol of flannel's chart), to enforce NetworkPolicy: Theseus was never run " +
 			"with it, " +
 			"and knows neither how it behaves next to another network nor what it leaves on nodes"
@@ -169,11 +163,7 @@ func joined(agent *appsv1.DaemonSet, found *cni.Installation) bool {
 // confFile is the name under which an init container writes the CNI configuration.
 func confFile(set *appsv1.DaemonSet) string {
 	for _, container := range set.Spec.Template.Spec.InitContainers {
-		words := append(slices.Clone(container.Command), container.Args...)
-		for _, variable := range container.Env { // as in Canal: CNI_CONF_NAME
-			words = append(words, variable.Value)
-		}
-		for _, word := range words {
+		for _, word := range append(slices.Clone(container.Command), container.Args...) {
 			if name := word[strings.LastIndex(word, "/")+1:]; isConf(name) {
 				return name
 			}

@@ -156,11 +156,6 @@ func TestDetectOddities(t *testing.T) {
 			s.Pods[0].Status.Conditions = nil
 		}, "ready on 2 of 3 nodes (not on node-1)", nil},
 		{"agent removed", func(s *cluster.Snapshot) { s.DaemonSets = nil }, "no DaemonSet runs flannel", nil},
-		{"canal", func(s *cluster.Snapshot) {
-			spec := &s.DaemonSets[0].Spec.Template.Spec
-			spec.Containers = append(spec.Containers, spec.Containers[0])
-			spec.Containers[1].Image = "quay.io/calico/node:v3.31.0"
-		}, "Canal", nil},
 		{"policies in the same pod", func(s *cluster.Snapshot) {
 			spec := &s.DaemonSets[0].Spec.Template.Spec
 			spec.Containers = append(spec.Containers, spec.Containers[0])

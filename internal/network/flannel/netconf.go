@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -160,6 +162,21 @@ func capabilities(conf netConf, bridge, confName string) cni.Capabilities {
 		caps.Encapsulation = "none"
 	}
 	return caps
+}
+
+// Tunnels describe flannel as a part of another network, which attaches pods by other means: without a bridge.
+func Tunnels(config *corev1.ConfigMap, agent *appsv1.DaemonSet, confName string) (caps cni.Capabilities,
+	cidrs, problems []string) {
+	conf, problems := readNetConf(config)
+	caps = capabilities(conf, "", confName)
+	caps.HostLinks = slices.DeleteFunc(caps.HostLinks, func(link string) bool { return link == "" })
+	if agent != nil {
+		caps.Masquerade = masqueraded([]*appsv1.DaemonSet{agent}, conf)
+	}
+	if conf.Backend.MTU > 0 {
+		caps.MTU = conf.Backend.MTU - 50
+	}
+	return caps, conf.networks(), problems
 }
 
 func orDefault(value, otherwise int) int {

@@ -56,8 +56,9 @@ type shipped struct {
 	edits             []phrase.Edit
 }
 
-// recipes lists the images that a lab on the given network needs. A flannel, a Canal, a Weave, a kindnet, a
-// kube-router or a bridge lab gets Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
+// recipes lists the images that a lab on the given network needs. A flannel, a Canal, a Weave, a kindnet, a kube-router
+// or a bridge lab gets Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed
+// to.
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {

@@ -89,11 +89,11 @@ var linksOf = map[string][]string{
 // strangeLinks reports links that only another network creates.
 func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding {
 	if pass.Source.Untried != "" {
-		return nil // the owner of the links is unknown: Canal has links of two networks
+		return nil // the owner of the links is unknown
 	}
 	var found []finding.Finding
 	for _, name := range slices.Sorted(maps.Keys(linksOf)) {
-		if name == pass.Source.CNI {
+		if pass.Source.Runs(name) {
 			continue
 		}
 		var names []string

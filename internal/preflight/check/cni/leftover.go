@@ -40,8 +40,8 @@ func leftovers(pass *check.Pass) []finding.Finding {
 		}
 	}
 	present := func(name string) bool {
-		return slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.CNI == name }) ||
-			pass.Source.CNI == name
+		return slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.Runs(name) }) ||
+			pass.Source.Runs(name)
 	}
 	for _, trace := range traces() {
 		if !present(trace.cni) && !runs(pass.Snapshot, trace.cni) {

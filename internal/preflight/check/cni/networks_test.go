@@ -15,6 +15,9 @@ import (
 func TestEveryNetwork(t *testing.T) {
 	for _, driver := range drivers.All() {
 		name, left := driver.Name(), driver.Residue(&cni.Installation{})
+		if name == "canal" {
+			name = "flannel" // whose agent is a part of it, and leaves that
+		}
 		if known := marks[name]; len(left.Chains)+len(left.NFTables) > 0 && len(known.chains)+len(known.tables) == 0 {
 			t.Errorf("marks in traces.go lacks %s, which leaves %v", name, append(left.Chains, left.NFTables...))
 		}

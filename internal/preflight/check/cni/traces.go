@@ -52,8 +52,8 @@ var marks = map[string]struct{ chains, tables []string }{
 func kernelTraces(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, name := range slices.Sorted(maps.Keys(marks)) {
-		if name != pass.Source.CNI && !slices.ContainsFunc(pass.Found,
-			func(n *cni.Installation) bool { return n.CNI == name }) {
+		if !pass.Source.Runs(name) && !slices.ContainsFunc(pass.Found,
+			func(n *cni.Installation) bool { return n.Runs(name) }) {
 			found = append(found, strange(pass, name)...)
 		}
 	}

@@ -1,0 +1,233 @@
+// Package canal is the driver of Canal: flannel routes between nodes, and Calico's agent enforces policy, both in one
+// DaemonSet. Pods get addresses of their node's own range (host-local) and interfaces of Calico's plugin. Theseus
+// recognises it, and makes no plan for it.
+package canal
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/flannel"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Names that are fixed in Calico's canal.yaml.
+const (
+	agentName  = "calico-node" // the container, and a ClusterRole that Calico's own manifest has too
+	configName = "canal-config"
+	confName   = "10-canal.conflist"
+	confVar    = "CNI_CONF_NAME"
+	network    = "k8s-pod-network" // to the plugins
+)
+
+// Driver implements cni.Driver.
+type Driver struct{}
+
+var _ cni.Driver = Driver{}
+
+// Name implements cni.Driver.
+func (Driver) Name() string { return "canal" }
+
+// Install implements cni.Driver: Canal as a target is not supported.
+func (d Driver) Install(cni.Request) (*cni.Target, error) { return nil, d.NeverComes() }
+
+// NeverComes implements cni.Outgoing.
+func (Driver) NeverComes() *cni.Refusal {
+	return &cni.Refusal{
+		Message: "Canal is not supported as a target",
+		Hint:    "Theseus moves clusters away from Canal; choose another target with --to",
+	}
+}
+
+// Detect implements cni.Driver.
+func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
+	for i := range snapshot.DaemonSets {
+		if set := &snapshot.DaemonSets[i]; enforcer(set) != nil &&
+			cni.ImageOf(set.Spec.Template.Spec.Containers, "flannel") != "" {
+			return describe(snapshot, set)
+		}
+	}
+	if config := snapshot.ConfigMap("kube-system", configName); config != nil {
+		return &cni.Installation{
+			CNI: "canal", Includes: includes(), Capabilities: capabilities(config, nil, confName),
+			Agent: step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: config.Namespace, Name: "canal"},
+			Problems: []string{"ConfigMap " + config.Namespace + "/" + config.Name + " exists, but no DaemonSet runs " +
+				"flannel and Calico in one pod: Canal was removed, or is only partly installed"},
+		}
+	}
+	return nil
+}
+
+func includes() []string { return []string{"flannel", "calico"} }
+
+// enforcer returns the container of a DaemonSet that runs Calico's agent.
+func enforcer(set *appsv1.DaemonSet) *corev1.Container {
+	containers := set.Spec.Template.Spec.Containers
+	for i := range containers {
+		if strings.Contains(containers[i].Image, "calico") {
+			return &containers[i]
+		}
+	}
+	return nil
+}
+
+// capabilities are those of flannel's tunnels, with Calico's policy.
+func capabilities(config *corev1.ConfigMap, agent *appsv1.DaemonSet, conf string) cni.Capabilities {
+	caps, _, _ := flannel.Tunnels(config, agent, conf)
+	caps.Policy = cni.PolicyCalico
+	caps.CanRequestAddress = false
+	caps.Unattached = "its pods are not attached to a bridge, and Theseus can only adopt pods from a bridge"
+	return caps
+}
+
+func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
+	felix, name := enforcer(agent), "DaemonSet "+agent.Namespace+"/"+agent.Name
+	found := &cni.Installation{
+		CNI: "canal", Version: cluster.ImageOf(felix.Image).Tag, Includes: includes(),
+		Agent: cni.DaemonSetRef(agent), Selector: cni.SelectorOf(agent),
+		ConfFolder:   cni.HostFolder(agent, "/host/etc/cni/net.d"),
+		PluginFolder: cni.HostFolder(agent, "/host/opt/cni/bin"),
+		Problems:     cni.NotReady(snapshot, agent),
+	}
+	conf := confOf(agent)
+	config, mounted := settings(snapshot, agent)
+	found.Capabilities = capabilities(config, agent, conf)
+	found.Parts = parts(agent, config)
+	if config == nil {
+		if mounted != "" {
+			found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+mounted+
+				" does not exist, so Theseus does not know flannel's network")
+			return found
+		}
+		found.Untried = name + " runs Calico and flannel in one pod (Canal), and takes flannel's network from no " +
+			"ConfigMap: this is another Canal than Calico's canal.yaml, such as that of RKE2, whose Helm " +
+			"controller restores what is changed"
+		found.Instead = elsewhere
+		return found
+	}
+	_, cidrs, problems := flannel.Tunnels(config, agent, conf)
+	found.PodCIDRs, found.Problems = cidrs, append(found.Problems, problems...)
+	found.Untried, found.Instead = name+" runs Calico and flannel in one pod (Canal). One pod both routes and "+
+		"enforces policy, so a node that leaves flannel would also lose its pods' policy", elsewhere
+	found.Capabilities.ReplacesKubeProxy = onBPF(snapshot, felix)
+	found.Data = []string{files(snapshot, &found.Capabilities)}
+	return found
+}
+
+// elsewhere is what to do instead of changing it.
+const elsewhere = cni.Elsewhere + "; or use Calico's own migration from flannel and Canal, which drains nodes one by " +
+	"one, and measure it: theseus guard start before, theseus guard stop after"
+
+// settings returns the ConfigMap with flannel's network, and the name of the one that the agent mounts.
+func settings(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) (config *corev1.ConfigMap, mounted string) {
+	for _, volume := range agent.Spec.Template.Spec.Volumes {
+		if volume.ConfigMap == nil {
+			continue
+		}
+		mounted = volume.ConfigMap.Name
+		found := snapshot.ConfigMap(agent.Namespace, mounted)
+		if found != nil && found.Data["net-conf.json"] != "" {
+			return found, mounted
+		}
+	}
+	return nil, mounted
+}
+
+// confOf is the name under which the init container writes the CNI configuration.
+func confOf(agent *appsv1.DaemonSet) string {
+	containers := agent.Spec.Template.Spec.InitContainers
+	for i := range containers {
+		if name := valueOf(&containers[i], confVar); name != "" {
+			return name
+		}
+	}
+	return confName
+}
+
+func valueOf(container *corev1.Container, name string) string {
+	for _, variable := range container.Env {
+		if variable.Name == name {
+			return variable.Value
+		}
+	}
+	return ""
+}
+
+// onBPF reports whether Calico's agent serves Services in the place of kube-proxy.
+func onBPF(snapshot *cluster.Snapshot, felix *corev1.Container) bool {
+	return valueOf(felix, "FELIX_BPFENABLED") == "true" ||
+		slices.ContainsFunc(snapshot.Calico("FelixConfiguration"), func(o unstructured.Unstructured) bool {
+			on, _, _ := unstructured.NestedBool(o.Object, "spec", "bpfEnabled")
+			return on
+		})
+}
+
+// files adds what only the nodes say, and returns the folder in which host-local keeps addresses. Calico's plugin may
+// give a pod's interface a larger MTU than flannel's tunnel has: the smaller one reaches other nodes.
+func files(snapshot *cluster.Snapshot, caps *cni.Capabilities) (data string) {
+	name := network
+	for i := range snapshot.Facts {
+		facts := &snapshot.Facts[i]
+		if conf, ok := facts.Serving(); ok && conf.File == caps.ConfName {
+			name = conf.Network
+			for _, plugin := range cni.Chained(conf.Plugins) {
+				if !slices.Contains(caps.Chained, plugin) {
+					caps.Chained = append(caps.Chained, plugin)
+				}
+			}
+		}
+		for _, link := range facts.Links {
+			switch {
+			case link.MTU == 0:
+			case step.Matches(caps.HostLinks, link.Name) && (caps.MTU == 0 || link.MTU < caps.MTU):
+				caps.MTU = link.MTU
+			case strings.HasPrefix(link.Name, "cali"):
+				caps.LinkMTU = max(caps.LinkMTU, link.MTU)
+			}
+		}
+	}
+	if caps.MTU == 0 || caps.LinkMTU <= caps.MTU {
+		caps.LinkMTU = 0
+	}
+	slices.Sort(caps.Chained)
+	return "/var/lib/cni/networks/" + name
+}
+
+// parts are Canal's own objects, in the order in which they can be deleted. What Calico's own manifest has too stays:
+// the CRDs, the controllers, and the rights of both.
+func parts(agent *appsv1.DaemonSet, config *corev1.ConfigMap) []step.Ref {
+	all := []step.Ref{cni.DaemonSetRef(agent)}
+	if config != nil {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: config.Namespace, Name: config.Name})
+	}
+	const rbac = "rbac.authorization.k8s.io/v1"
+	for _, name := range []string{"canal-flannel", "canal-calico"} {
+		all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: name})
+	}
+	all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: "flannel"})
+	if account := agent.Spec.Template.Spec.ServiceAccountName; account != "" && account != "default" {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: agent.Namespace, Name: account})
+	}
+	return all
+}
+
+// Residue implements cni.Driver. It is what flannel leaves: Calico's agent may stay.
+func (Driver) Residue(found *cni.Installation) step.Residue {
+	conf := found.Capabilities.ConfName
+	return step.Residue{
+		Links:        slices.Clone(found.Capabilities.HostLinks),
+		Chains:       []string{"FLANNEL-*"},
+		RuleComments: []string{"flanneld masq", "flanneld forward"},
+		NFTables:     []string{"ip flannel-ipv4", "ip6 flannel-ipv6"},
+		Routes:       found.PodCIDRs,
+		ConfFiles:    []string{conf, conf + cni.StagedSuffix},
+		Paths:        append([]string{"/run/flannel"}, found.Data...),
+		Annotations:  []string{"flannel.alpha.coreos.com/*"},
+	}
+}
