@@ -20,6 +20,11 @@ const notGiven = "not in the input"
 // PolicyKind is a kind of objects that may decide which connections of pods are allowed, in addition to NetworkPolicy.
 type PolicyKind struct{ Group, Kind, Resource string }
 
+// Is reports whether objects of an API group and a kind are of this kind.
+func (k PolicyKind) Is(group, kind string) bool {
+	return k.Kind == kind && (k.Group == group || IsCalico(k.Group) && IsCalico(group))
+}
+
 // PolicyKinds are the kinds of policies that Theseus knows by name. A network evaluates those of its own groups, and
 // Theseus' model those of Calico and Cilium; the others are read so that it can be said that they exist. Calico's
 // groups count as one, projectcalico.org.

@@ -27,6 +27,119 @@ func flannelToCilium(t testing.TB) *request {
 	return r
 }
 
+// calicoToCilium is a change from Calico over VXLAN to what Cilium's chart makes.
+func calicoToCilium(t testing.TB) *request {
+	r := flannelToCilium(t)
+	nodes := r.snapshot.Nodes
+	r.snapshot = cnitest.Golden(t, "calico")
+	for i := range r.snapshot.Nodes {
+		r.snapshot.Nodes[i].Status.NodeInfo.KernelVersion = nodes[0].Status.NodeInfo.KernelVersion
+	}
+	return r
+}
+
+// TestCalicoToCilium: pods are created again, while those of Calico are introduced to Cilium's agents, and Felix's own
+// bits of marks stay as they are.
+func TestCalicoToCilium(t *testing.T) {
+	p := mustMake(t, calicoToCilium(t))
+	golden(t, "calico-to-cilium-runbook.txt", []byte(plan.Runbook(p)))
+	if marks := p.Target.Capabilities.Marks; p.Strategy != "recreate" || len(marks) != 1 || marks[0].Hook != step.Sent {
+		t.Errorf("strategy %s to %+v", p.Strategy, p.Target)
+	}
+	introduced := false
+	for _, s := range p.Steps {
+		for _, a := range s.Actions {
+			introduced = introduced || a.Op() == step.OpApply && step.RefOf(a.Object()) == joint.IntroducerRef()
+		}
+	}
+	if !introduced {
+		t.Error("nothing introduces Calico's pods to Cilium")
+	}
+	mustNeedOrder(t, p, nil)
+}
+
+// globalPolicy denies everything to a workload, as Calico's policy and as Cilium's.
+const (
+	globalPolicy = "apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: db}\n" +
+		"spec: {selector: app == 'db', types: [Ingress]}\n"
+	ciliumPolicy = "apiVersion: cilium.io/v2\nkind: CiliumClusterwideNetworkPolicy\nmetadata: {name: db}\n" +
+		"spec: {endpointSelector: {matchLabels: {app: db}}, ingress: [{}]}\n"
+)
+
+// TestCalicoPoliciesToCilium: policies that only Calico reads stop a change to Cilium, until the manifest has Cilium's.
+// Those are there before the first pod is on Cilium, stay, and a rollback deletes them.
+func TestCalicoPoliciesToCilium(t *testing.T) {
+	r := calicoToCilium(t)
+	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte(globalPolicy))...)
+	if hint := mustRefuse(t, r, "GlobalNetworkPolicy db"); !strings.Contains(hint,
+		"theseus policy translate --from calico --to cilium") {
+		t.Errorf("the hint is %q", hint)
+	}
+	r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(ciliumPolicy))...)
+	p := mustMake(t, r)
+	wanted := func(ref step.Ref) bool { return ref.Kind == "CiliumClusterwideNetworkPolicy" && ref.Name == "db" }
+	applied, undone, waited := -1, false, false
+	for i, s := range p.Steps {
+		for _, a := range s.Actions {
+			switch do := a.Do.(type) {
+			case step.Apply:
+				if wanted(step.RefOf(do.Object)) {
+					applied = i
+				}
+			case step.Wait:
+				is, established := do.Condition.Is.(step.Established)
+				waited = waited || established && applied < 0 &&
+					is.Ref.Name == "ciliumclusterwidenetworkpolicies.cilium.io"
+			case step.Delete:
+				if wanted(do.Ref) {
+					t.Errorf("step %s deletes the policy", s.ID)
+				}
+			case step.Node:
+				if do.Verb == step.VerbActivate && applied < 0 {
+					t.Errorf("%s is switched before the policy is there", do.NodeName)
+				}
+			}
+		}
+		for _, a := range s.Undo {
+			do, is := a.Do.(step.Delete)
+			undone = undone || is && wanted(do.Ref) && i == applied
+		}
+	}
+	if applied < 0 || !undone || !waited {
+		t.Errorf("applied by step %d, undone: %t, its CRD is waited for: %t", applied, undone, waited)
+	}
+	for name, harm := range map[string]func(*step.Step){
+		"without the policy": func(s *step.Step) {
+			s.Actions = slices.DeleteFunc(slices.Clone(s.Actions), func(a step.Action) bool {
+				return a.Op() == step.OpApply && wanted(step.RefOf(a.Object()))
+			})
+			s.Undo = slices.DeleteFunc(slices.Clone(s.Undo), func(a step.Action) bool {
+				do, is := a.Do.(step.Delete)
+				return is && wanted(do.Ref)
+			})
+		},
+		"with a policy that stays after a rollback": func(s *step.Step) {
+			s.Undo = slices.DeleteFunc(slices.Clone(s.Undo), func(a step.Action) bool {
+				do, is := a.Do.(step.Delete)
+				return is && wanted(do.Ref)
+			})
+		},
+	} {
+		p := mustMake(t, r)
+		harm(&p.Steps[applied])
+		p.Steps[applied].Number()
+		if plan.Verify(p) == nil {
+			t.Errorf("a plan %s passes", name)
+		}
+	}
+	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte(
+		"apiVersion: crd.projectcalico.org/v1\nkind: BGPPeer\nmetadata: {name: rack}\n"))...)
+	if hint := mustRefuse(t, r, "1 object that would be deleted with calico: BGPPeer rack"); strings.Contains(hint,
+		"translate") {
+		t.Errorf("what is no policy: %q", hint)
+	}
+}
+
 // TestToCilium: pods are created again, while a program makes those of flannel known to Cilium's agents.
 func TestToCilium(t *testing.T) {
 	p := mustMake(t, flannelToCilium(t))
@@ -153,7 +266,7 @@ func TestToCiliumRefuses(t *testing.T) {
 			r.snapshot.DaemonSets = slices.DeleteFunc(r.snapshot.DaemonSets, func(d appsv1.DaemonSet) bool {
 				return d.Name == "kube-router"
 			})
-		}, "only from a network with VXLAN, next to which an agent enforces NetworkPolicy", "docs/networks.md"},
+		}, "only from networks with VXLAN whose policy agent was run next to Cilium's", "docs/networks.md"},
 		{"an old kernel", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.KernelVersion = "5.15.0-91-generic" },
 			"node node-2 has Linux 5.15.0-91-generic", "6.6"},
 		{"CRDs of a former Cilium", func(r *request) {

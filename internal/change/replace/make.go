@@ -56,7 +56,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	if err := housed(snapshot, target); err != nil {
 		return nil, err
 	}
-	if err := dispensable(source); err != nil {
+	if err := dispensable(source, target); err != nil {
 		return nil, err
 	}
 	if err := kind.Movable(outlook, source); err != nil {

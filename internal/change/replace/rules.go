@@ -104,6 +104,9 @@ func (m *machine) sound() error {
 	case t.podsOld > 0 && t.podsNew > 0 && len(m.introducing) > 0 && !m.facts[rolledOut(joint.IntroducerRef())]:
 		return errors.New("pods may be on both networks, and no object introduces those of the source to the " +
 			"target's agents")
+	case t.podsNew > 0 && !m.undoing && slices.ContainsFunc(m.plan.Target.Parts,
+		func(part step.Ref) bool { return isPolicy(part) && !m.facts[exists(part)] }):
+		return errors.New("pods may be on the target, and one of its own policies does not exist")
 	case len(t.half) > 1 && !m.undoing:
 		return errors.New("nodes of more than one wave are switched and not moved")
 	}

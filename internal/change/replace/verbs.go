@@ -169,7 +169,8 @@ func (m *machine) reach(c step.Condition) error {
 	never := &verify.Never{Condition: c}
 	switch is := c.Is.(type) {
 	case step.Established:
-		if !m.facts[exists(is.Ref)] {
+		// one that the target creates itself comes with its first agents
+		if !m.facts[exists(is.Ref)] && (!m.facts[absent(is.Ref)] || m.tally.targetAgents == 0) {
 			return never
 		}
 		m.set(serves(is.Ref), true)

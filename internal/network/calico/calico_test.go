@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -418,6 +419,35 @@ func TestChained(t *testing.T) {
 	for _, found := range []*cni.Installation{calico.Driver{}.Detect(snapshot), &target.Installation} {
 		if !slices.Equal(found.Capabilities.Chained, []string{"bandwidth"}) {
 			t.Errorf("%v", found.Capabilities.Chained)
+		}
+	}
+}
+
+// TestMarkMask: the bits of marks that Felix is told to use are known, and none where it uses its own.
+func TestMarkMask(t *testing.T) {
+	for _, test := range []struct {
+		name, spec, env string
+		want            uint32
+	}{
+		{"default", "", "", 0},
+		{"by configuration", "{iptablesMarkMask: 16776960}", "", 0xffff00},
+		{"by variable", "", "0xff0000", 0xff0000},
+		{"by both, in hexadecimal and decimal", "{nftablesMarkMask: 4278190080}", "255", 0xff0000ff},
+		{"what is no mask", "{iptablesMarkMask: wide}", "wide", 0},
+	} {
+		snapshot := cnitest.Golden(t, "calico")
+		if test.spec != "" {
+			snapshot.Other = append(snapshot.Other, cnitest.Documents(t, []byte(
+				"apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: node.a}\nspec: "+
+					test.spec+"\n"))...)
+		}
+		if test.env != "" {
+			containers := snapshot.DaemonSet("kube-system", "calico-node").Spec.Template.Spec.Containers
+			containers[0].Env = append(containers[0].Env,
+				corev1.EnvVar{Name: "FELIX_IPTABLESMARKMASK", Value: test.env})
+		}
+		if got := (calico.Driver{}).Detect(snapshot).Capabilities.PolicyMarks; got != test.want {
+			t.Errorf("%s: %#x, not %#x", test.name, got, test.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -147,6 +148,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Capabilities.ReplacesKubeProxy = onBPF(snapshot, agent)
 	applyPools(found, readPools(snapshot))
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
+	found.Capabilities.PolicyMarks = markBits(snapshot.Calico("FelixConfiguration"),
+		func(name string) string { return valueOf(template.Containers, name) })
 	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
 	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
 		func(name string) string { return valueOf(template.Containers, name) })
@@ -215,6 +218,22 @@ func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructur
 			caps.Port = int(port)
 		}
 	}
+}
+
+// markBits are the bits of packet marks that Felix uses, where a setting says so; 0 stands for its default, 0xffff0000.
+// It uses those of one of the two settings, which depends on its data plane: what may be either counts.
+func markBits(configurations []unstructured.Unstructured, env func(name string) string) uint32 {
+	var bits uint64
+	for _, name := range []string{"iptablesMarkMask", "nftablesMarkMask"} {
+		mask, _ := strconv.ParseUint(env("FELIX_"+strings.ToUpper(name)), 0, 32)
+		bits |= mask
+		for _, configuration := range configurations {
+			if mask, _, _ := unstructured.NestedInt64(configuration.Object, "spec", name); mask > 0 {
+				bits |= uint64(mask)
+			}
+		}
+	}
+	return uint32(bits)
 }
 
 // untracked: since v3.29 Felix exempts VXLAN from connection tracking

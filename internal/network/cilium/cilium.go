@@ -1,7 +1,7 @@
 // Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium,
 // its settings in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come
-// from the project's publications and from runs in the lab (docs/networks.md#cilium). As a target it replaces a network
-// with VXLAN whose policy agent is known by its marks; as a source it is not supported.
+// from the project's publications and from runs in the lab (docs/networks.md#cilium). As a target it replaces flannel
+// with kube-router, and Calico, both over VXLAN; as a source it is not supported.
 package cilium
 
 import (
@@ -43,12 +43,27 @@ func untriedFrom(source *cni.Installation) string {
 	if source == nil {
 		return ""
 	}
-	if c := source.Capabilities; c.Encapsulation == "vxlan" && c.PolicyMarks != 0 && c.Policy == cni.PolicyKubernetes {
+	caps := source.Capabilities
+	tunnelled := caps.Encapsulation == "vxlan" && source.Maker == nil
+	switch {
+	case tunnelled && caps.Policy == cni.PolicyKubernetes && caps.PolicyMarks != 0:
+		return ""
+	case tunnelled && ownPolicies(source) && caps.PolicyMarks&markMask != 0:
+		return fmt.Sprintf("%s notes in the bits %#x of a packet's mark what policy allows (iptablesMarkMask or "+
+			"nftablesMarkMask), and Cilium uses %#x of them for what it says of the sender", source.Title(),
+			caps.PolicyMarks, markMask)
+	case tunnelled && ownPolicies(source):
 		return ""
 	}
-	return "Theseus changes a cluster to Cilium only from a network with VXLAN, next to which an agent enforces " +
-		"NetworkPolicy whose marks of packets are known (docs/networks.md#cilium): a change from " + source.Title() +
-		" as it is here was never run"
+	return "Theseus changes a cluster to Cilium only from networks with VXLAN whose policy agent was run next to " +
+		"Cilium's (docs/networks.md#cilium): a change from " + source.Title() + " as it is here was never run"
+}
+
+// ownPolicies reports whether a network other than Cilium reads policies of kinds of its own: that is Calico, whose
+// Felix was run next to Cilium's agent.
+func ownPolicies(source *cni.Installation) bool {
+	policy := source.Capabilities.Policy
+	return policy.Own() && policy != cni.PolicyCilium
 }
 
 // operatorName is the container and the Deployment of Cilium's operator.
@@ -102,20 +117,25 @@ const (
 	markHost     = 0xc00
 )
 
-// marks keep the source's policy agent from taking a part of an identity for its own mark, and Cilium from taking
-// packets of the node for those of strangers where that agent has accepted them before Cilium's own rule is asked
-// (CILIUM_OUTPUT, in a later table).
+// marks keep Cilium from taking packets of the node for those of strangers where the source's policy agent has accepted
+// them before Cilium's own rule is asked (CILIUM_OUTPUT, in a later table). kube-router also takes a part of an
+// identity for its own mark. Felix does not: it clears its bits before it reads them (cali-PREROUTING of the table raw).
 func marks(source *cni.Installation) []step.Mark {
-	if source == nil || source.Capabilities.PolicyMarks == 0 {
+	if source == nil {
 		return nil
 	}
-	return []step.Mark{
-		{Hook: step.Forwarded, Is: []step.Bits{{Value: markIdentity, Mask: markMask}},
-			Set: step.Bits{Mask: source.Capabilities.PolicyMarks}},
-		{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: markMask}, {Value: 0xe00, Mask: markMask},
-			{Value: 0x400, Mask: markMask},
-			{Value: 0xa00, Mask: 0xe00}, {Value: 0x800, Mask: 0xe00}}, Set: step.Bits{Value: markHost, Mask: markMask}},
+	caps := source.Capabilities
+	sent := step.Mark{Hook: step.Sent, IsNot: []step.Bits{{Value: 0xd00, Mask: markMask},
+		{Value: 0xe00, Mask: markMask}, {Value: 0x400, Mask: markMask},
+		{Value: 0xa00, Mask: 0xe00}, {Value: 0x800, Mask: 0xe00}}, Set: step.Bits{Value: markHost, Mask: markMask}}
+	switch {
+	case ownPolicies(source):
+		return []step.Mark{sent}
+	case caps.PolicyMarks == 0:
+		return nil
 	}
+	return []step.Mark{{Hook: step.Forwarded, Is: []step.Bits{{Value: markIdentity, Mask: markMask}},
+		Set: step.Bits{Mask: caps.PolicyMarks}}, sent}
 }
 
 // tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for

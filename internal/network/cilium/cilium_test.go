@@ -443,7 +443,20 @@ func TestSources(t *testing.T) {
 			i.Capabilities.Policy,
 				i.Capabilities.PolicyMarks = cni.PolicyKubernetes, 0
 		}, false},
-		{"with policies of its own", func(i *cni.Installation) { i.Capabilities.Policy = cni.PolicyCalico }, false},
+		{"Calico", func(i *cni.Installation) { i.Capabilities.Policy = cni.PolicyCalico }, true},
+		{"Calico with marks of its user's", func(i *cni.Installation) {
+			i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyCalico, 0xff0000
+		}, true},
+		{"Calico with Cilium's marks", func(i *cni.Installation) {
+			i.Capabilities.Policy, i.Capabilities.PolicyMarks = cni.PolicyCalico, 0xffff00
+		}, false},
+		{"Calico without tunnels", func(i *cni.Installation) {
+			i.Capabilities.Policy, i.Capabilities.Encapsulation = cni.PolicyCalico, "none"
+		}, false},
+		{"Calico by its operator", func(i *cni.Installation) {
+			i.Capabilities.Policy, i.Maker = cni.PolicyCalico, &cni.Maker{}
+		}, false},
+		{"Cilium", func(i *cni.Installation) { i.Capabilities.Policy = cni.PolicyCilium }, false},
 		{"without tunnels", func(i *cni.Installation) {
 			i.Capabilities.Policy, i.Capabilities.PolicyMarks, i.Capabilities.Encapsulation = cni.PolicyKubernetes,
 				0x30000, "none"
@@ -457,6 +470,13 @@ func TestSources(t *testing.T) {
 		}
 		if untried := target.Installation.Untried; (untried == "") != test.run {
 			t.Errorf("%s: %q", test.name, untried)
+		}
+		marks := target.Installation.Capabilities.Marks
+		clears := slices.ContainsFunc(marks, func(m step.Mark) bool { return m.Hook == step.Forwarded })
+		sends := slices.ContainsFunc(marks, func(m step.Mark) bool { return m.Hook == step.Sent })
+		if policy := r.Source.Capabilities.Policy; test.run &&
+			(!sends || clears != (policy == cni.PolicyKubernetes)) {
+			t.Errorf("%s: the marks are %+v", test.name, marks)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cilium
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,23 +43,29 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	cni.Label(joint.definitions)
 	cni.Label(joint.objects)
 	cni.Label(final.objects)
+	cni.Label(final.policies)
 	image, _ := cni.FindContainer(joint.agent, "containers", container)["image"].(string)
 	target := &cni.Target{
 		Definitions: joint.definitions,
 		Objects:     joint.objects,
 		Conf:        conf,
 		Kept:        kept,
+		Policies:    final.policies,
 		Installation: cni.Installation{
 			CNI: "cilium", Version: cluster.ImageOf(image).Tag, Agent: step.RefOf(joint.agent),
 			Selector: cni.SelectorText(joint.agent), PodCIDRs: []string{request.PodCIDR},
 			ConfFolder:   cni.HostFolderIn(joint.agent, path.Clean(confDir)),
 			PluginFolder: cni.HostFolderIn(joint.agent, pluginDir),
-			Capabilities: joint.settings().capabilities(), Parts: cni.Parts(joint.objects, joint.definitions),
-			Defines: created, Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
+			Capabilities: joint.settings().capabilities(), Defines: created,
+			Parts:   cni.Parts(final.policies, joint.objects, joint.definitions),
+			Untried: untriedFrom(request.Source), NeverRun: final.settings().neverRun(),
 			Defect: final.settings().stale(cluster.ImageOf(image).Tag),
 		},
 		Final:    append(cni.Finish(joint.objects, final.objects), joint.restarted()...),
 		HandOver: cni.HandOver(joint.definitions, final.objects),
+	}
+	if request.Source != nil && ownPolicies(request.Source) {
+		target.Translation = "theseus policy translate --from " + request.Source.CNI + " --to cilium -o FILE"
 	}
 	caps := &target.Installation.Capabilities
 	caps.ConfName, caps.Marks = final.settings().confName(), marks(request.Source)
@@ -71,6 +78,8 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 // manifest is the parsed manifest of the user. Everything in it is a copy.
 type manifest struct {
 	definitions, objects []unstructured.Unstructured
+	// policies are of Cilium's own kinds, whose CRDs its operator creates.
+	policies []unstructured.Unstructured
 	// agent, config and operator are in objects; operator may be nil.
 	agent, config, operator *unstructured.Unstructured
 }
@@ -78,9 +87,12 @@ type manifest struct {
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	m := &manifest{}
 	for i := range documents {
-		if object := documents[i].DeepCopy(); object.GetKind() == "CustomResourceDefinition" {
+		switch object := documents[i].DeepCopy(); {
+		case object.GetKind() == "CustomResourceDefinition":
 			m.definitions = append(m.definitions, *object)
-		} else {
+		case isPolicy(object):
+			m.policies = append(m.policies, *object)
+		default:
 			m.objects = append(m.objects, *object)
 		}
 	}
@@ -127,6 +139,12 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// isPolicy reports whether an object is a policy of Cilium's own, such as theseus policy translate writes.
+func isPolicy(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Group == group &&
+		slices.Contains([]string{"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"}, object.GetKind())
 }
 
 func (m *manifest) settings() settings {

@@ -98,6 +98,13 @@ func (s settings) neverRun() []string {
 		{"enable-hubble", "with Hubble"}, {"enable-l7-proxy", "with L7 policies"},
 		{"external-envoy-proxy", "with Envoy as a DaemonSet of its own"},
 		{"enable-health-checking", "with health checks between its nodes"},
+		{"enable-bandwidth-manager", "with limits of pods' bandwidth"},
+		{"enable-bgp-control-plane", "with BGP"},
+		{"enable-egress-gateway", "with egress gateways"},
+		{"enable-ipv4-egress-gateway", "with egress gateways"}, // its name before 1.18
+		{"enable-l2-announcements", "with addresses of Services that its nodes announce"},
+		{"enable-local-redirect-policy", "with local redirects"},
+		{"enable-sctp", "with SCTP"},
 	} {
 		if s.on(of.key) {
 			all = append(all, of.what+" ("+of.key+")")

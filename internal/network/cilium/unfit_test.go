@@ -34,3 +34,24 @@ func TestUnfitInDocs(t *testing.T) {
 		t.Errorf("the page lists\n%q\nand the driver asks for\n%q", listed, refused)
 	}
 }
+
+// TestNeverRun: a feature that was never run next to another network is named with its key, whatever it was called.
+func TestNeverRun(t *testing.T) {
+	for key, want := range map[string]string{
+		"enable-hubble":                "with Hubble (enable-hubble)",
+		"enable-bgp-control-plane":     "with BGP (enable-bgp-control-plane)",
+		"enable-egress-gateway":        "with egress gateways (enable-egress-gateway)",
+		"enable-ipv4-egress-gateway":   "with egress gateways (enable-ipv4-egress-gateway)",
+		"enable-bandwidth-manager":     "with limits of pods' bandwidth (enable-bandwidth-manager)",
+		"enable-l2-announcements":      "with addresses of Services that its nodes announce (enable-l2-announcements)",
+		"enable-local-redirect-policy": "with local redirects (enable-local-redirect-policy)",
+		"enable-sctp":                  "with SCTP (enable-sctp)",
+	} {
+		if got := (settings{key: "true"}).neverRun(); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q", key, got)
+		}
+		if got := (settings{key: "false"}).neverRun(); len(got) > 0 {
+			t.Errorf("%s is off, and it says %q", key, got)
+		}
+	}
+}

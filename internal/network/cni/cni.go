@@ -158,6 +158,9 @@ const (
 	PolicyCilium     PolicyDialect = "cilium"
 )
 
+// Own reports whether a network reads policies of kinds of its own, besides NetworkPolicy.
+func (d PolicyDialect) Own() bool { return d == PolicyCalico || d == PolicyCilium }
+
 // Capabilities are the facts about a network from which the joint phase of any pair is computed.
 type Capabilities struct {
 	// CIDRSource is where a pod's range comes from: "node" (Node.spec.podCIDR) or "pool".
@@ -211,7 +214,7 @@ type Capabilities struct {
 	// (internal/network/bgp).
 	Sessions bool `json:"sessions,omitempty"`
 	// PolicyMarks are the bits of packet marks in which its policy agent notes that policy allows a packet; 0 if it
-	// uses none, or if they are not known.
+	// uses none, if they are not known, or if they are Calico's default.
 	PolicyMarks uint32 `json:"policyMarks,omitempty"`
 	// Marks are changes of packet marks that keep its agent and the source's policy agent from misunderstanding each
 	// other's marks.
@@ -265,6 +268,12 @@ type Target struct {
 	// Extras are applied when the CRDs are served and one agent runs: for example a disabled pool with the old range,
 	// so that traffic to its addresses is not masqueraded.
 	Extras []unstructured.Unstructured
+	// Policies are the manifest's policies of kinds that the target itself defines. They are applied when all its
+	// agents run, before it has a pod, and stay.
+	Policies []unstructured.Unstructured
+	// Translation is the command that writes the source's policies of its own kinds as the target's; empty if there is
+	// none.
+	Translation string
 	// Final turns the joint form into the user's own manifest. It does not restart the agent's pods: they are restarted
 	// after it, node by node. HandOver follows when all of them run their own form; then objects that only the joint
 	// form has are deleted.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -241,6 +243,8 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 	if last { // no pod may move while a node exists from which its new address cannot be reached
 		title = "both networks are up on every node, and traffic is unaffected"
 		actions = append(actions, b.targetWhole()...)
+		undo = append(Backwards(b.Target.Policies), undo...)
+		actions = append(actions, b.enact()...)
 	}
 	b.Add(step.Step{
 		ID: "joint/agents/" + wave.Name, Group: "joint", Does: "agents",
@@ -252,6 +256,24 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		Undo:    undo,
 		Gate:    b.Gate(title, last),
 	})
+}
+
+// enact applies the target's own policies, when their CRDs are served.
+func (b *Builder) enact() []step.Action {
+	var actions []step.Action
+	for _, kind := range cluster.PolicyKinds() {
+		if slices.ContainsFunc(b.Target.Policies, func(o unstructured.Unstructured) bool {
+			return kind.Is(o.GroupVersionKind().Group, o.GetKind())
+		}) {
+			ref := step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
+				Name: kind.Resource + "." + kind.Group}
+			actions = append(actions, Wait("wait until "+Name(ref)+" is served", established(ref), 2*time.Minute))
+		}
+	}
+	for i := range b.Target.Policies {
+		actions = append(actions, Apply(b.Target.Policies[i]))
+	}
+	return actions
 }
 
 // targetWhole waits for the target's agents and for other workloads, such as controllers.

@@ -69,7 +69,7 @@ func verdicts(pass *check.Pass) []finding.Finding {
 	if same && source.Version == target.Version {
 		return nil // the same agents apply the same policies to the same pods
 	}
-	model := policy.Build(pass.Snapshot, policy.ProfileOf(source), policy.ProfileOf(target))
+	model := policy.Build(withOwn(pass), policy.ProfileOf(source), policy.ProfileOf(target))
 	differences := model.Differences()
 	witnesses := make([]policy.Witness, len(differences))
 	probes := model.Probes()
@@ -87,6 +87,24 @@ func verdicts(pass *check.Pass) []finding.Finding {
 		return append(found, gaps(model.Unevaluated())...)
 	}
 	return append(append(found, idle(pass, model)...), gaps(model.Gaps())...)
+}
+
+// withOwn is the snapshot with the policies of the target's manifest, which only the target enforces.
+func withOwn(pass *check.Pass) *cluster.Snapshot {
+	if pass.OneNetwork() {
+		return pass.Snapshot
+	}
+	with := *pass.Snapshot
+	with.Other = slices.Clip(with.Other)
+	for i := range pass.Manifest {
+		kind := pass.Manifest[i].GroupVersionKind()
+		if slices.ContainsFunc(cluster.PolicyKinds(), func(k cluster.PolicyKind) bool {
+			return k.Is(kind.Group, kind.Kind)
+		}) {
+			with.Other = append(with.Other, pass.Manifest[i])
+		}
+	}
+	return &with
 }
 
 // changed reports one policy's difference. Its witness is in the smallest set of connections that show all differences.
