@@ -10,13 +10,18 @@ RUNS ?= 3
 export GOFLAGS := -buildvcs=false -trimpath
 export CGO_ENABLED := 0
 
-.PHONY: images images-lock release help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale bench-swarm fuzz test unit oracles judge lab-test build setup clean
+.PHONY: images images-lock release help demo demo-cilium demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale bench-swarm fuzz test unit oracles judge lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: setup build ## a real cluster moved from flannel to Calico under traffic, and the report
 	$(LAB) demo --dir $(BIN)/demo
+
+# setup then installs the compiler that Cilium calls
+demo-cilium: export THESEUS_FULL := 1
+demo-cilium: setup build ## a real cluster moved from flannel to Cilium under traffic, and the report (pods are created again; the first time, Cilium's build takes 7 minutes)
+	$(LAB) demo --to cilium --dir $(BIN)/demo-cilium
 
 demo-flags: setup build ## Calico's data plane switched to nftables and back on a real cluster, one node first, under traffic
 	$(LAB) canary --dir $(BIN)/canary

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
@@ -35,22 +37,52 @@ func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 
 // demo is Theseus' main use from end to end.
 func (a *app) demo() *cobra.Command {
-	var network, strategy, proxy string
-	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show the losses", 3,
+	var to, from, strategy, proxy, source, cache string
+	cmd := a.story("demo", "Move a cluster to another network under traffic, and show the losses", 3,
 		func(ctx context.Context, r *scenario.Rig) error {
-			r.Network, r.Strategy, r.Proxy = network, strategy, proxy
-			if strategy == "" && network != "weave" {
+			r.Network, r.To, r.Strategy, r.Proxy = from, to, strategy, proxy
+			switch {
+			case to == network.Cilium:
+				if err := a.toCilium(ctx, r, source, cache); err != nil {
+					return err
+				}
+			case strategy == "" && from != "weave":
 				r.Strategy = "adopt"
 			}
 			r.Outside = r.Strategy == "adopt" // with other strategies, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
-	cmd.Flags().StringVar(&network, "network", "flannel",
-		"network that the cluster starts on: flannel or bridge (both with kube-router), or weave")
-	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty means adopt, or recreate from weave")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if to != "calico" && to != network.Cilium {
+			return usage(fmt.Errorf("--to %s: the demo moves to calico or %s", to, network.Cilium))
+		}
+		return nil
+	}
+	cmd.Flags().StringVar(&from, "network", "flannel",
+		"network that the cluster starts on: flannel or bridge (both with kube-router), weave, or calico (to cilium)")
+	cmd.Flags().StringVar(&to, "to", "calico", "network to move to: calico or cilium")
+	cmd.Flags().StringVar(&strategy, "strategy", "",
+		"recreate or adopt; empty means adopt, or recreate from weave and to cilium")
+	buildFlags(cmd.Flags(), &source, &cache)
 	cmd.Flags().StringVar(&proxy, "proxy-mode", "",
 		"mode of kube-proxy: iptables or nftables; empty for the lab's default")
 	return cmd
+}
+
+// toCilium prepares the demo of a change to Cilium: pods are made again, since none can be adopted by Cilium yet, and
+// the nodes need its images.
+func (a *app) toCilium(ctx context.Context, r *scenario.Rig, source, cache string) error {
+	source, err := findSource(source)
+	if err != nil {
+		return err
+	}
+	if r.Strategy == "" {
+		r.Strategy = "recreate"
+	}
+	r.Say("to Cilium by %s: pods are created again, node by node, and policy is enforced throughout; first Cilium's "+
+		"images, which take about seven minutes to build and are kept", r.Strategy)
+	r.Images, err = scenario.CiliumImages(ctx, build.New(source, cache, a.out))
+	return err
 }
 
 // canary is the rollout of a flag.

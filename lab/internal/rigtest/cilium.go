@@ -6,15 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
-	"github.com/theseus-cni/theseus/lab/internal/image"
-	"github.com/theseus-cni/theseus/lab/internal/network"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
 // CiliumImages builds Cilium's images, which nodes of other networks do not have, from the sources in a folder. It
@@ -33,15 +31,9 @@ func CiliumImages(t *testing.T, source string) []string {
 		}
 		cache = filepath.Join(home, "theseus-lab")
 	}
-	images, err := image.All(t.Context(), build.New(source, cache, os.Stderr), network.Cilium, "")
+	files, err := scenario.CiliumImages(t.Context(), build.New(source, cache, os.Stderr))
 	if err != nil {
 		t.Fatal(err)
-	}
-	var files []string
-	for _, i := range images {
-		if strings.HasPrefix(i.Name, "quay.io/cilium/") {
-			files = append(files, i.Tar)
-		}
 	}
 	return files
 }

@@ -42,9 +42,9 @@ func TestCost(t *testing.T) {
 
 func TestInOneLine(t *testing.T) {
 	line, err := inOneLine([]byte(
-		`{"totals": {"pods": 20, "evicted": 1, "restarts": 2, "requests": 586159, "failed": 3, "longestGapMillis": 763, "probeGapMillis": 92.6}}`))
-	if want := "20 pods, 1 recreated, 2 restarts, 3 failed requests of 586159, longest gap on a path " +
-		"93 ms"; line != want || err != nil {
+		`{"totals": {"pods": 20, "evicted": 1, "restarts": 2, "requests": 586159, "failed": 3, "leaked": 1, "longestGapMillis": 763, "probeGapMillis": 92.6}}`))
+	if want := "20 pods, 1 recreated, 2 restarts, 3 failed requests of 586159, 1 denied one answered, longest gap " +
+		"on a path 93 ms"; line != want || err != nil {
 		t.Errorf("%q, %v; want %q", line, err, want)
 	}
 	if line, err := inOneLine([]byte("error: no")); err == nil {

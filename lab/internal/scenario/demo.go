@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -31,11 +32,14 @@ const (
 	hostPrefix   = "host-"  // they come from a node's own network
 )
 
-// Demo moves a cluster to Calico with Theseus while clients use it.
+// Demo moves a cluster to another network with Theseus while clients use it.
 func Demo(ctx context.Context, r *Rig) error {
 	return r.underTraffic(ctx, cmp.Or(r.Network, "flannel"), func() error {
 		r.Say("Theseus: check, plan, apply")
-		return r.Migrate(ctx)
+		start := time.Now()
+		err := r.Migrate(ctx)
+		r.took = time.Since(start)
+		return err
 	})
 }
 
@@ -44,6 +48,9 @@ func Demo(ctx context.Context, r *Rig) error {
 func (r *Rig) underTraffic(ctx context.Context, network string, change func() error) error {
 	r.Say("a cluster of %s on %s", spec.Count(r.Nodes, "node"), network)
 	if err := r.Up(ctx, network); err != nil {
+		return err
+	}
+	if err := r.Load(ctx, r.Images); err != nil {
 		return err
 	}
 	r.Say("an application, and clients of all its servers, including denied ones")
@@ -76,6 +83,9 @@ func (r *Rig) lastLine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.took > 0 {
+		line += fmt.Sprintf(", in %s", r.took.Round(time.Second))
+	}
 	_, err = fmt.Fprintf(r.Out, "\n%s\n", line)
 	return err
 }
@@ -84,17 +94,17 @@ func (r *Rig) lastLine(ctx context.Context) error {
 func inOneLine(report []byte) (string, error) {
 	var model struct {
 		Totals struct {
-			Pods, Evicted, Restarts, Requests, Failed int
-			ProbeGapMillis                            float64
+			Pods, Evicted, Restarts, Requests, Failed, Leaked int
+			ProbeGapMillis                                    float64
 		}
 	}
 	if err := json.Unmarshal(report, &model); err != nil {
 		return "", fmt.Errorf("read the report: %w", err)
 	}
 	t := model.Totals
-	return fmt.Sprintf("%s, %d recreated, %s, %s of %d, longest gap on a path %.0f ms",
+	return fmt.Sprintf("%s, %d recreated, %s, %s of %d, %s answered, longest gap on a path %.0f ms",
 		spec.Count(t.Pods, "pod"), t.Evicted, spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"),
-		t.Requests, t.ProbeGapMillis), nil
+		t.Requests, spec.Count(t.Leaked, "denied one"), t.ProbeGapMillis), nil
 }
 
 // traffic is the file with the clients' results.
@@ -119,7 +129,7 @@ func (r *Rig) Traffic(ctx context.Context) error {
 	return nil
 }
 
-// Migrate plans and applies the change to Calico.
+// Migrate plans and applies the change.
 func (r *Rig) Migrate(ctx context.Context) error {
 	// A probe lost by a busy machine should be in the report, but not cause a rollback.
 	r.Flags = append(r.Flags, "--max-lost", "20")
@@ -164,9 +174,13 @@ func (r *Rig) looked(ctx context.Context) ([]string, error) {
 	return []string{"--from", snapshot}, err
 }
 
-// ChangeFlags writes the manifest of Calico, and returns the flags of the change to it.
+// ChangeFlags writes the manifest of the target, and returns the flags of the change to it.
 func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
-	file, err := r.ManifestFile(ctx, "calico")
+	to, values := cmp.Or(r.To, "calico"), []string(nil)
+	if to == network.Cilium {
+		values = SocketLB
+	}
+	file, err := r.ManifestFile(ctx, to, values...)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +193,7 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 	if r.Registry != "" {
 		image = []string{"--image-registry", r.Registry}
 	}
-	flags := append(image, "--to", "calico", "--manifest", file, "--probe-interval", "20ms")
+	flags := append(image, "--to", to, "--manifest", file, "--probe-interval", "20ms")
 	if r.Strategy != "adopt" { // adopted pods keep their addresses
 		flags = append(flags, "--pod-cidr", lab.NewPodCIDR().String())
 	}

@@ -38,6 +38,8 @@ type Rig struct {
 	Out     io.Writer // output for the reader
 	Outside bool      // also deploy clients on the nodes' own network
 	Network string    // network that the cluster starts on; empty means flannel
+	To      string    // network to change to; empty means calico
+	Images  []string  // files of images that the target needs and that nodes of Network do not have
 	Proxy   string    // mode of kube-proxy; empty means iptables
 	Flags   []string  // more flags of the change, such as --bake 2s
 
@@ -57,6 +59,8 @@ type Rig struct {
 	control int // the last nodes, which play nodes of a control plane
 
 	began bool // Up started the lab, or was interrupted: there is something to remove
+
+	took time.Duration // how long the change took, with its check and plan
 
 	open bool // the application's policy was removed, and with it the client that it denies
 }

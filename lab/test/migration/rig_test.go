@@ -25,7 +25,13 @@ const bin = "../../../bin"
 // the demo counts losses. A busy machine loses a probe now and then, which must not roll a test's migration back.
 func newRig(t *testing.T, name string, nodes int) *scenario.Rig {
 	t.Helper()
-	return rigtest.New(t, bin, name, nodes, "flannel", "--max-lost", "50", "--max-gap", "10s", "--bake", "1s")
+	return newRigOn(t, name, nodes, "flannel")
+}
+
+// newRigOn is newRig on another network.
+func newRigOn(t *testing.T, name string, nodes int, network string) *scenario.Rig {
+	t.Helper()
+	return rigtest.New(t, bin, name, nodes, network, "--max-lost", "50", "--max-gap", "10s", "--bake", "1s")
 }
 
 // command prepares theseus against the rig's cluster, with a state folder of the given name: another name

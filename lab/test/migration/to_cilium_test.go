@@ -1,11 +1,9 @@
 package migration
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,10 +15,6 @@ import (
 const ciliumTraces = `ip -o link show | grep -E 'cilium|lxc'; iptables-save | grep -v theseus-system/ | grep -E 'CILIUM|theseus'; nft list tables | grep theseus;
 	ls /etc/cni/net.d | grep -E 'cilium|theseus'; ls -d /run/cilium /var/lib/cilium /sys/fs/bpf/cilium 2>/dev/null; ls /opt/cni/bin | grep cilium;
 	grep -E 'cgroup2 .*cilium|/run/cilium' /proc/1/mountinfo; ls /etc/sysctl.d | grep cilium; true`
-
-// socketLB makes Cilium translate Services when pods connect. Without it, v1.20.2 lets single packets past policy, with
-// any network or none before it: see docs/explanation/cilium-next-to-flannel.md.
-var socketLB = []string{"--set", "socketLB.enabled=true"}
 
 // TestToCilium leaves flannel for Cilium under traffic, with policy enforced throughout. In the end nothing of flannel
 // is left, and Cilium has the settings of its manifest.
@@ -61,34 +55,100 @@ func TestToCiliumBack(t *testing.T) {
 	})
 }
 
+// TestCalicoToCilium leaves Calico for Cilium under traffic, with policy enforced throughout. No plan is made while
+// Calico may take Cilium's link for the node's own. The change is killed in the middle and taken back from another
+// machine, which leaves nothing of Cilium, and carried out again, which leaves nothing of Calico.
+func TestCalicoToCilium(t *testing.T) {
+	rigtest.Full(t, "Calico to Cilium, back and there again: fifteen minutes, and Cilium's build")
+	loaded := rigtest.InKernel(t)
+	rig := newRigOn(t, "caci", 3, "calico")
+	rig.Flags = append(rig.Flags, "--accept", "cni/never-run=this test is the first to run it")
+	flags := toCilium(t, rig)
+	code, out := theseus(t, rig, "here", append([]string{"plan", "-o", rig.Dir + "/no.yaml"}, flags...)...)
+	if code != 3 || !strings.Contains(out, "cni/autodetection") {
+		t.Fatalf("a Calico that may choose cilium_host: exit code %d\n%s", code, out)
+	}
+	for _, args := range [][]string{
+		{"set", "env", "daemonset/calico-node", "IP_AUTODETECTION_METHOD=kubernetes-internal-ip"},
+		{"rollout", "status", "daemonset/calico-node", "--timeout=180s"},
+	} {
+		kubectl(t, rig, "", append([]string{"-n", "kube-system"}, args...)...)
+	}
+	ready(t, rig)
+	plan := newPlan(t, rig, flags)
+	killAt(t, rig, "here", "Move the pods of caci-node-2", nil, "apply", plan, "--yes")
+	if len(rigtest.NewInKernel(t, loaded)) == 0 {
+		t.Error("a running Cilium shows no new program or map: the comparison is blind")
+	}
+	if code, out := theseus(t, rig, "there", "rollback"); code != 5 {
+		t.Fatalf("rollback ended with %d:\n%s", code, out)
+	}
+	mustLoseNothing(t, rig, "after the rollback")
+	rigtest.NothingOn(t, rig, "Cilium", ciliumTraces)
+	mustHaveNoneOf(t, rig, "cilium", "theseus-introduce")
+	rigtest.Finds(t, rig, "calico")
+	rigtest.Until(t, "no program, map or link of Cilium is in the kernel", func() bool {
+		return len(rigtest.NewInKernel(t, loaded)) == 0
+	})
+
+	plan = newPlan(t, rig, flags)
+	if _, err := rig.Run(t.Context(), "apply", plan, "--yes"); err != nil {
+		t.Fatal(err)
+	}
+	mustLoseNothing(t, rig, "after the change")
+	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
+	rigtest.NothingOn(t, rig, "the joint phase",
+		`nft list tables | grep theseus; ls /etc/cni/net.d | grep -v '^05-cilium.conflist$'; true`)
+	mustHaveNoneOf(t, rig, "calico", "theseus-introduce")
+	mustHaveSettings(t, rig, "cluster-pool-ipv4-cidr")
+	rigtest.Finds(t, rig, "cilium")
+}
+
 // planToCilium starts a cluster on flannel with traffic, whose nodes have Cilium's images, and plans the change to what
 // its chart makes.
 func planToCilium(t *testing.T, name string) (*scenario.Rig, string) {
 	t.Helper()
 	rig := newRig(t, name, 3)
-	for _, file := range rigtest.CiliumImages(t, "../../..") {
-		if _, err := rig.InLab(t.Context(), "image", "load", file); err != nil {
-			t.Fatal(err)
-		}
+	ready(t, rig)
+	return rig, newPlan(t, rig, toCilium(t, rig))
+}
+
+// ready gives a cluster Cilium's images, and traffic.
+func ready(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	if err := rig.Load(t.Context(), rigtest.CiliumImages(t, "../../..")); err != nil {
+		t.Fatal(err)
 	}
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	change, err := ciliumFlags(t.Context(), rig)
+}
+
+// toCilium are the flags of a cluster's change to Cilium.
+func toCilium(t *testing.T, rig *scenario.Rig) []string {
+	t.Helper()
+	rig.To = "cilium"
+	flags, err := rig.ChangeFlags(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return flags
+}
+
+// newPlan plans a cluster's change to Cilium.
+func newPlan(t *testing.T, rig *scenario.Rig, flags []string) string {
+	t.Helper()
 	plan := filepath.Join(rig.Dir, "plan.yaml")
-	if _, err := rig.Run(t.Context(), slices.Concat([]string{"plan", "-o", plan}, change, rig.Flags)...); err != nil {
+	if _, err := rig.Run(t.Context(), append([]string{"plan", "-o", plan}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
-	return rig, plan
+	return plan
 }
 
 // mustHaveSettings demands that the settings of Cilium are those of its chart's manifest, except for some.
 func mustHaveSettings(t *testing.T, rig *scenario.Rig, except ...string) {
 	t.Helper()
-	text, err := rig.Manifest(t.Context(), "cilium", socketLB...)
+	text, err := rig.Manifest(t.Context(), "cilium", scenario.SocketLB...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,19 +199,4 @@ func mustHaveNoneOf(t *testing.T, rig *scenario.Rig, words ...string) {
 			}
 		}
 	}
-}
-
-// ciliumFlags writes what Cilium's chart makes, as for a new cluster, and returns the flags of the change to it.
-func ciliumFlags(ctx context.Context, rig *scenario.Rig) ([]string, error) {
-	file, err := rig.ManifestFile(ctx, "cilium", socketLB...)
-	if err != nil {
-		return nil, err
-	}
-	lab, err := rig.Spec(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return []string{"--to", "cilium", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(),
-		"--agent-image", scenario.AgentImage,
-		"--probe-interval", "20ms"}, nil
 }
