@@ -266,7 +266,7 @@ func TestToCiliumRefuses(t *testing.T) {
 			r.snapshot.DaemonSets = slices.DeleteFunc(r.snapshot.DaemonSets, func(d appsv1.DaemonSet) bool {
 				return d.Name == "kube-router"
 			})
-		}, "only from networks with VXLAN whose policy agent was run next to Cilium's", "docs/networks.md"},
+		}, "only from networks with VXLAN and a policy agent that goes with Cilium's", "docs/networks.md"},
 		{"an old kernel", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.KernelVersion = "5.15.0-91-generic" },
 			"node node-2 has Linux 5.15.0-91-generic", "6.6"},
 		{"CRDs of a former Cilium", func(r *request) {

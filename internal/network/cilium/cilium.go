@@ -55,12 +55,12 @@ func untriedFrom(source *cni.Installation) string {
 	case tunnelled && ownPolicies(source):
 		return ""
 	}
-	return "Theseus changes a cluster to Cilium only from networks with VXLAN whose policy agent was run next to " +
+	return "Theseus changes a cluster to Cilium only from networks with VXLAN and a policy agent that goes with " +
 		"Cilium's (docs/networks.md#cilium): a change from " + source.Title() + " as it is here was never run"
 }
 
-// ownPolicies reports whether a network other than Cilium reads policies of kinds of its own: that is Calico, whose
-// Felix was run next to Cilium's agent.
+// ownPolicies reports whether a network other than Cilium reads policies of kinds of its own: that is Calico. That
+// its Felix goes with Cilium's agent is read from the source of both.
 func ownPolicies(source *cni.Installation) bool {
 	policy := source.Capabilities.Policy
 	return policy.Own() && policy != cni.PolicyCilium
@@ -119,7 +119,8 @@ const (
 
 // marks keep Cilium from taking packets of the node for those of strangers where the source's policy agent has accepted
 // them before Cilium's own rule is asked (CILIUM_OUTPUT, in a later table). kube-router also takes a part of an
-// identity for its own mark. Felix does not: it clears its bits before it reads them (cali-PREROUTING of the table raw).
+// identity for its own mark. Felix does not: it clears its bits before it reads them (cali-PREROUTING of the table
+// raw).
 func marks(source *cni.Installation) []step.Mark {
 	if source == nil {
 		return nil
