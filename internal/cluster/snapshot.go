@@ -181,14 +181,19 @@ type Load struct {
 	// Conntrack is how many connections the kernel tracks, and Most how many it can; 0 if conntrack is not loaded.
 	Conntrack int64 `json:"conntrack,omitempty"`
 	Most      int64 `json:"most,omitempty"`
-	// Counters have names such as conntrack.insert_failed, softnet.dropped, udp.RcvbufErrors, tcp.RetransSegs and
-	// link.eth0.rx_dropped: a part, and the kernel's own name.
+	// Counters have names such as conntrack.insert_failed, softnet.dropped, udp.RcvbufErrors, tcp.RetransSegs,
+	// link.eth0.rx_dropped and qdisc.eth0.drops: a part, and the kernel's own name. Those of programs of the network
+	// have the names that its driver gives them.
 	Counters map[string]Counter `json:"counters,omitempty"`
+	// Gauges are numbers of programs of the network that are no counters.
+	Gauges map[string]float64 `json:"gauges,omitempty"`
+	// Unread says for the URL of such a program what was not read, and why.
+	Unread map[string]string `json:"unread,omitempty"`
 }
 
-// Counter is a counter of the kernel.
+// Counter is a counter of the kernel, or of a program of the network.
 type Counter struct {
-	// Boot counts since the node started, Sample during the sample.
+	// Boot counts since the node or the program started, Sample during the sample.
 	Boot   int64 `json:"boot"`
 	Sample int64 `json:"sample"`
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // modules are those that networks need: encapsulations, and what rules are made of.
@@ -26,8 +27,8 @@ func modules() []string {
 }
 
 // host looks at what is neither links nor rules.
-func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, peers []string) error {
-	sampled, err := n.load()
+func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, args step.FactsArgs) error {
+	sampled, err := n.load(ctx, args.Readings)
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, peer
 	if host.Sysctls, err = n.sysctls(); err != nil {
 		return err
 	}
-	host.Paths = measure(ctx, peers)
+	host.Paths = measure(ctx, args.Peers)
 	if host.Load, err = sampled(ctx); err != nil {
 		return err
 	}

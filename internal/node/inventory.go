@@ -61,7 +61,7 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	if facts.Routes, err = routesByProtocol(); err != nil {
 		return Answer{}, err
 	}
-	if err := n.host(ctx, host, facts.Kernel, args.Peers); err != nil {
+	if err := n.host(ctx, host, facts.Kernel, args); err != nil {
 		return Answer{}, err
 	}
 	if host.Traces, err = n.traces(ctx, chains); err != nil {

@@ -13,20 +13,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // sample is how long the counters of a node are watched at least.
 const sample = time.Second
 
-// load begins to sample the counters of the kernel's part of the network; the returned function ends the sample.
-func (n *Node) load() (end func(context.Context) (*cluster.Load, error), err error) {
+// load begins to sample the counters of the kernel's part of the network, and of its programs; the returned function
+// ends the sample.
+func (n *Node) load(ctx context.Context, readings []step.Reading) (end func(context.Context) (*cluster.Load, error),
+	err error) {
 	began := time.Now()
 	before, err := n.Counters()
 	if err != nil {
 		return nil, err
 	}
+	own, _ := Served(ctx, readings)
 	return func(ctx context.Context) (*cluster.Load, error) {
 		if err := outage.Sleep(ctx, sample-time.Since(began)); err != nil {
 			return nil, err
@@ -39,6 +45,15 @@ func (n *Node) load() (end func(context.Context) (*cluster.Load, error), err err
 		for name, boot := range after {
 			load.Counters[name] = cluster.Counter{Boot: boot, Sample: max(0, boot-before[name])}
 		}
+		now, unread := Served(ctx, readings)
+		for name, start := range now.counters {
+			counter := cluster.Counter{Boot: start}
+			if from, ok := own.counters[name]; ok { // one that has just started counts from 0
+				counter.Sample = max(0, start-from)
+			}
+			load.Counters[name] = counter
+		}
+		load.Gauges, load.Unread = now.gauges, unread
 		load.Conntrack, load.Most, err = n.Conntrack()
 		return load, err
 	}, nil
@@ -120,7 +135,33 @@ func (n *Node) Counters() (map[string]int64, error) {
 			return nil, fmt.Errorf("read %s: %w", source.file, err)
 		}
 	}
+	queues(all)
 	return all, nil
+}
+
+// queues adds what the queues in front of interfaces dropped (as tc -s qdisc shows it), except those of pods. The
+// root of an interface's queues counts those below it, too. A kernel whose queues cannot be read has none.
+func queues(all map[string]int64) {
+	found, err := netlink.QdiscList(nil)
+	if err != nil {
+		return
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return
+	}
+	names := map[int]string{}
+	for _, link := range links {
+		names[link.Attrs().Index] = link.Attrs().Name
+	}
+	for _, queue := range found {
+		of, name := queue.Attrs(), names[queue.Attrs().LinkIndex]
+		if of.Parent != netlink.HANDLE_ROOT || of.Statistics == nil || of.Statistics.Queue == nil ||
+			name == "" || name == "lo" || ofPod(name) || queue.Type() == "noqueue" {
+			continue
+		}
+		all["qdisc."+name+".drops"] = int64(of.Statistics.Queue.Drops)
+	}
 }
 
 // perProcessor adds up conntrack's lines, one for each processor, below a line of names. Numbers are hexadecimal.

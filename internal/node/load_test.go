@@ -1,12 +1,24 @@
 package node
 
 import (
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 const (
@@ -38,7 +50,14 @@ func TestLoad(t *testing.T) {
 		"proc/net/snmp": snmp, "proc/net/netstat": netstat, "proc/net/dev": dev,
 		"proc/sys/net/netfilter/nf_conntrack_count": "42\n", "proc/sys/net/netfilter/nf_conntrack_max": "1000\n"}
 	write(t, n.Root, files)
-	end, err := n.load()
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "dropped %d\ntime{quantile=\"0.99\"} 0.5\n", 10*asked.Add(1))
+	}))
+	defer server.Close()
+	readings := []step.Reading{{URL: server.URL, Counters: map[string]string{"router.dropped": "dropped"},
+		Gauges: map[string]string{"router.time": `time{quantile="0.99"}`}}, {URL: "http://127.0.0.1:1/"}}
+	end, err := n.load(t.Context(), readings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +66,15 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.DeleteFunc(load.Counters, func(name string, _ cluster.Counter) bool { // of this machine
+		return strings.HasPrefix(name, "qdisc.")
+	})
+	if load.Gauges["router.time"] != 0.5 || load.Unread["http://127.0.0.1:1/"] != "connection refused" ||
+		len(load.Unread) != 1 {
+		t.Errorf("%+v", load)
+	}
 	want := map[string]cluster.Counter{
+		"router.dropped":          {Boot: 20, Sample: 10},
 		"conntrack.insert_failed": {Boot: 11}, "conntrack.drop": {Boot: 1}, "conntrack.early_drop": {Boot: 2},
 		"softnet.processed": {Boot: 256}, "softnet.dropped": {Boot: 1}, "softnet.time_squeeze": {Boot: 3},
 		"udp.InDatagrams": {Boot: 60, Sample: 10}, "udp.RcvbufErrors": {Boot: 9, Sample: 5}, "udp.SndbufErrors": {},
@@ -58,7 +85,7 @@ func TestLoad(t *testing.T) {
 		load.Seconds < sample.Seconds() {
 		t.Errorf("%+v", load)
 	}
-	if end, err = newNode(t).load(); err != nil {
+	if end, err = newNode(t).load(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	write(t, n.Root, map[string]string{"proc/net/softnet_stat": "no numbers\n"})
@@ -93,4 +120,45 @@ func FuzzCounters(f *testing.F) {
 			_ = parse(strings.Split(strings.TrimSpace(text), "\n"), map[string]int64{}) // an error is fine
 		}
 	})
+}
+
+// TestQueues: what the queue in front of an interface drops is counted, as the kernel counts it.
+func TestQueues(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("a network namespace needs root")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := netns.Get()
+	must(t, err)
+	defer home.Close()
+	defer func() { must(t, netns.Set(home)) }()
+	here, err := netns.New()
+	must(t, err)
+	defer here.Close()
+	for _, name := range []string{"up0", "cali0"} { // their other ends have no queue
+		addLink(t, &netlink.Veth{LinkAttrs: linkAttrs(name), PeerName: "of" + name})
+		sh(t, "", "ip", "link", "set", name, "up")
+		sh(t, "", "ip", "link", "set", "of"+name, "up")
+		sh(t, "", "tc", "qdisc", "replace", "dev", name, "root", "bfifo", "limit", "100b")
+	}
+	link, err := netlink.LinkByName("up0")
+	must(t, err)
+	sh(t, "", "ip", "address", "add", "198.18.7.1/24", "dev", "up0")
+	before := map[string]int64{}
+	queues(before)
+	must(t, netlink.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.IPv4(198, 18, 7, 2),
+		State: netlink.NUD_PERMANENT, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}))
+	to, err := net.Dial("udp", "198.18.7.2:9")
+	must(t, err)
+	defer to.Close()
+	for range 50 {
+		_, _ = to.Write(make([]byte, 1000)) // what the queue drops may be an error
+	}
+	after := map[string]int64{}
+	queues(after)
+	if _, ok := after["qdisc.cali0.drops"]; ok || len(after) != 1 || before["qdisc.up0.drops"] != 0 ||
+		after["qdisc.up0.drops"] < 10 {
+		t.Errorf("%v, and then %v", before, after)
+	}
 }

@@ -19,9 +19,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
@@ -32,7 +34,7 @@ import (
 // NewCommand makes the command theseus check.
 func NewCommand(a *app.App) *cobra.Command {
 	var from, only, skip []string
-	var list bool
+	var list, load bool
 	var change changeflags.Flags
 	command := &cobra.Command{
 		Use:   "check",
@@ -60,7 +62,18 @@ func NewCommand(a *app.App) *cobra.Command {
 			}
 			options := survey.Options(spec)
 			options.Only, options.Skip = only, skipped
-			return answer(command.Context(), a, from, spec, options)
+			switch {
+			case load && len(only) > 0:
+				return exit.Fail(exit.Usage, "theseus check --load, or --only with IDs such as load/drops",
+					"--load chooses the checks itself, and --only others")
+			case load && len(from) == 0 && spec.AgentImage == "":
+				return exit.Fail(exit.Usage,
+					"theseus check --load --agent-image IMAGE, or --from a snapshot with --nodes",
+					"--load reads the nodes' counters by Theseus' agent, and no image of it is named")
+			case load:
+				options.Only = []string{"load", "ipam/exhaustion"}
+			}
+			return answer(command.Context(), a, from, spec, options, load)
 		},
 	}
 	flags := command.Flags()
@@ -69,14 +82,22 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.StringSliceVar(&only, "only", nil, "run only these checks: IDs or topics")
 	flags.StringArrayVar(&skip, "skip", nil, "ID=REASON: leave a check out, and record why (repeatable)")
 	flags.BoolVar(&list, "list", false, "list the checks")
+	flags.BoolVar(&load, "load", false,
+		"would a busier network break here? Run the checks of load, and count the addresses that are left; on a "+
+			"running cluster, Theseus' agent reads the counters of every node; it is installed for that and removed "+
+			"again")
 	change.Register(command)
 	change.RegisterWhatIf(command)
 	return usage.Takes(command, "json", "sarif", "junit", "html", "svg")
 }
 
 func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec,
-	options preflight.Options) error {
-	checked, err := survey.Check(ctx, a, from, change, options)
+	options preflight.Options, load bool) error {
+	read := survey.Check
+	if load && len(from) == 0 {
+		read = now
+	}
+	checked, err := read(ctx, a, from, change, options)
 	if err != nil {
 		return err
 	}
@@ -94,6 +115,9 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 			network.Agent = found.Agent.String()
 		}
 		result.Networks = append(result.Networks, network)
+	}
+	if load {
+		result.Addresses = cni.AddressesOf(pass.Snapshot, pass.Found)
 	}
 	for _, entry := range options.Unused(result) {
 		fmt.Fprintf(a.Err, "note: accepted, but not found any more: %s %s (%s)\n",
@@ -117,6 +141,19 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		return exit.Quiet(exit.Blocked)
 	}
 	return refused
+}
+
+// now reads the cluster, lets agents read the nodes, and runs the checks.
+func now(ctx context.Context, a *app.App, _ []string, change v1alpha1.ChangeSpec,
+	options preflight.Options) (propose.Checked, error) {
+	snapshot, err := survey.See(ctx, a, nil)
+	if err != nil {
+		return propose.Checked{}, err
+	}
+	if snapshot.Facts, err = survey.LookAtNodes(ctx, a, snapshot, change.AgentImage); err != nil {
+		return propose.Checked{}, err
+	}
+	return survey.CheckOn(ctx, snapshot, true, change, options)
 }
 
 // withPlan makes a plan for the checks that need one, and adds what they find. Without a plan they say why.
@@ -144,7 +181,15 @@ func printFindings(a *app.App, result finding.Result, checks []check.Check) erro
 	switch a.Output {
 	case "", "text":
 		style := preflight.Style{Color: terminal.Is(a.Out) && os.Getenv("NO_COLOR") == ""}
-		return a.Printed(func(w io.Writer) error { return preflight.Text(w, result, style) })
+		return a.Printed(func(w io.Writer) error {
+			if len(result.Addresses) > 0 {
+				if err := cluster.WriteAddresses(w, result.Addresses); err != nil {
+					return err
+				}
+				fmt.Fprintln(w)
+			}
+			return preflight.Text(w, result, style)
+		})
 	case "json":
 		return preflight.JSON(a.Out, result)
 	case "sarif":

@@ -1,24 +1,17 @@
 package snapshot
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cli/agentimage"
-	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
-	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
@@ -61,7 +54,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				return err
 			}
 			if nodes {
-				if snapshot.Facts, err = lookAtNodes(command.Context(), a, snapshot, image); err != nil {
+				if snapshot.Facts, err = survey.LookAtNodes(command.Context(), a, snapshot, image); err != nil {
 					return err
 				}
 			}
@@ -82,39 +75,4 @@ func NewCommand(a *app.App) *cobra.Command {
 		"inspect every node too, with Theseus' agent, which is installed for that and removed again")
 	agent.Register(command.Flags())
 	return command
-}
-
-// lookAtNodes gets the facts that only the nodes know, from Theseus' agent.
-func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot,
-	image string) (facts []cluster.NodeFacts, err error) {
-	client, err := a.Client()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, agents.Timeout)
-	defer cancel()
-	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), agents.Inspecting,
-		func(ctx context.Context, actor *kube.Actor) error {
-			install := joint.InstallAgent(image, snapshot.Kubernetes, snapshot.APIServers, agents.Timeout)
-			facts, err = actor.Look(ctx, install, sights(snapshot.Nodes))
-			return err
-		})
-	return facts, err
-}
-
-// sights makes each node measure the path to a few others: to its neighbours in the list, and across it.
-func sights(nodes []corev1.Node) []kube.Sight {
-	all := make([]kube.Sight, len(nodes))
-	for i := range nodes {
-		all[i].Node = nodes[i].Name
-		for _, to := range []int{(i + 1) % len(nodes), (i + len(nodes) - 1) % len(nodes),
-			(i + len(nodes)/2) % len(nodes)} {
-			for _, address := range nodes[to].Status.Addresses {
-				if address.Type == corev1.NodeInternalIP && to != i && !slices.Contains(all[i].Peers, address.Address) {
-					all[i].Peers = append(all[i].Peers, address.Address)
-				}
-			}
-		}
-	}
-	return all
 }

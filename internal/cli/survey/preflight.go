@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/mirror/registry"
@@ -25,15 +26,22 @@ func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.Chang
 	if err := options.Validate(preflight.All()); err != nil { // before the cluster is read
 		return propose.Checked{}, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
 	}
-	in := propose.Input{Change: change, Options: options}
-	var err error
-	if in.Snapshot, err = See(ctx, a, from); err != nil {
+	snapshot, err := See(ctx, a, from)
+	if err != nil {
 		return propose.Checked{}, err
 	}
+	return CheckOn(ctx, snapshot, len(from) == 0, change, options)
+}
+
+// CheckOn gathers what else is needed, and runs the checks on a snapshot, which is of a live cluster or of files.
+func CheckOn(ctx context.Context, snapshot *cluster.Snapshot, live bool, change v1alpha1.ChangeSpec,
+	options preflight.Options) (propose.Checked, error) {
+	in := propose.Input{Change: change, Options: options, Snapshot: snapshot}
+	var err error
 	if in.Manifest, err = readManifest(change); err != nil {
 		return propose.Checked{}, err
 	}
-	if len(from) == 0 {
+	if live {
 		in.Served = func() *check.Served { return Served(ctx, change.AgentImage) }
 	}
 	checked, err := propose.Check(in)

@@ -1,6 +1,8 @@
 // Package finding defines the results of checks as data, which are printed as text, JSON, SARIF or JUnit.
 package finding
 
+import "github.com/theseus-cni/theseus/internal/cluster"
+
 // Severity ranks a finding.
 type Severity string
 
@@ -59,6 +61,8 @@ type Result struct {
 	NotChecked []NotChecked `json:"notChecked"`
 	// Networks are the installed networks.
 	Networks []Network `json:"networks,omitempty"`
+	// Addresses are those of pods, if the load was asked for.
+	Addresses []cluster.Addresses `json:"addresses,omitempty"`
 }
 
 // Network is an installed network, as far as it is known. Agent is empty if no workload in the cluster runs it.

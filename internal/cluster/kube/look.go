@@ -31,6 +31,8 @@ type Sight struct {
 	Node string
 	// Peers are addresses of other nodes, to which the node measures the path MTU.
 	Peers []string
+	// Readings are what programs of the network serve there.
+	Readings []step.Reading
 }
 
 // Look asks the agent of every node for the node's facts, and returns them in the order of the nodes. It removes the
@@ -38,7 +40,7 @@ type Sight struct {
 func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) ([]cluster.NodeFacts, error) {
 	questions := make([]Question, len(nodes))
 	for i, node := range nodes {
-		args, err := json.Marshal(step.FactsArgs{Peers: node.Peers})
+		args, err := json.Marshal(step.FactsArgs{Peers: node.Peers, Readings: node.Readings})
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
@@ -365,6 +367,32 @@ func TestDetectOddities(t *testing.T) {
 				t.Errorf("problems do not say %q: %+v", test.problem, found)
 			}
 		})
+	}
+}
+
+// TestReadings: agents read Felix' metrics at its port, and the blocks say how many addresses of a pool are in use.
+func TestReadings(t *testing.T) {
+	const config = "---\napiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: %s}\n" +
+		"spec: {prometheusMetricsPort: 9%d}\n"
+	const block = "---\napiVersion: crd.projectcalico.org/v1\nkind: IPAMBlock\nmetadata: {name: %s}\n" +
+		"spec: {cidr: %s, allocations: [0, null, 1, null, 0]}\n"
+	text := string(cnitest.Text(t, "calico.yaml")) + fmt.Sprintf(config, "node.node-1", 1) +
+		fmt.Sprintf(config, "default", 92) + fmt.Sprintf(block, "one", "10.96.5.0/29") +
+		fmt.Sprintf(block, "elsewhere", "10.7.0.0/29") + fmt.Sprintf(block, "odd", "none")
+	snapshot := cnitest.Snapshot(t, cnitest.Documents(t, []byte(text)))
+	found := calico.Driver{}.Detect(snapshot)
+	if found.Used != nil {
+		t.Errorf("without blocks: %v", found.Used)
+	}
+	snapshot.Sources = append(snapshot.Sources,
+		cluster.Source{Resource: "ipamblocks.crd.projectcalico.org", From: "live"})
+	found = calico.Driver{}.Detect(snapshot)
+	if len(found.Readings) != 1 || found.Readings[0].URL != "http://127.0.0.1:992/metrics" ||
+		found.Readings[0].Local() != nil {
+		t.Errorf("%+v", found.Readings)
+	}
+	if found.Used["10.96.0.0/16"] != 3 || len(found.Used) != 1 {
+		t.Errorf("%v", found.Used)
 	}
 }
 

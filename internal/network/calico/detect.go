@@ -3,6 +3,7 @@ package calico
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -146,7 +147,9 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	found.Capabilities.Chained = chainedIn(snapshot, agent, found.Capabilities.ConfName)
 	found.Capabilities.ReplacesKubeProxy = onBPF(snapshot, agent)
-	applyPools(found, readPools(snapshot))
+	pools := readPools(snapshot)
+	applyPools(found, pools)
+	found.Used = used(snapshot, pools)
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
 	found.Capabilities.PolicyMarks = markBits(snapshot.Calico("FelixConfiguration"),
 		func(name string) string { return valueOf(template.Containers, name) })
@@ -154,6 +157,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
 		func(name string) string { return valueOf(template.Containers, name) })
 	found.Parts = partsIn(snapshot, agent)
+	found.Readings = []step.Reading{reading(snapshot, template.Containers)}
 	for _, kind := range usersKinds {
 		for _, object := range snapshot.Calico(kind) {
 			found.Written = append(found.Written, step.RefOf(&object))
@@ -161,6 +165,29 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	slices.SortFunc(found.Written, func(a, b step.Ref) int { return strings.Compare(a.String(), b.String()) })
 	return found
+}
+
+// reading is where Felix serves its metrics, if they are enabled: felix/config of Calico. A variable precedes the
+// cluster's FelixConfiguration; those of single nodes are not read.
+func reading(snapshot *cluster.Snapshot, containers []corev1.Container) step.Reading {
+	port := "9091"
+	for _, object := range snapshot.Calico("FelixConfiguration") {
+		if set, ok, _ := unstructured.NestedInt64(object.Object, "spec", "prometheusMetricsPort"); ok &&
+			object.GetName() == "default" {
+			port = strconv.FormatInt(set, 10)
+		}
+	}
+	return step.Reading{
+		URL: "http://127.0.0.1:" + orDefault(valueOf(containers, "FELIX_PROMETHEUSMETRICSPORT"), port) + "/metrics",
+		Counters: map[string]string{
+			"felix.int_dataplane_failures":                 "felix_int_dataplane_failures",
+			"felix.int_dataplane_apply_time_seconds_count": "felix_int_dataplane_apply_time_seconds_count",
+		},
+		Gauges: map[string]string{
+			"felix.int_dataplane_apply_time_seconds.p50": `felix_int_dataplane_apply_time_seconds{quantile="0.5"}`,
+			"felix.int_dataplane_apply_time_seconds.p99": `felix_int_dataplane_apply_time_seconds{quantile="0.99"}`,
+		},
+	}
 }
 
 // pool has the relevant parts of an IPPool.
@@ -179,6 +206,37 @@ func readPools(snapshot *cluster.Snapshot) []pool {
 	}
 	slices.SortFunc(pools, func(a, b pool) int { return strings.Compare(a.name, b.name) })
 	return pools
+}
+
+// used counts the addresses of each pool that its blocks have assigned; nil if the blocks were not read.
+func used(snapshot *cluster.Snapshot, pools []pool) map[string]int64 {
+	if ok, _ := snapshot.HasCalico("ipamblocks"); !ok {
+		return nil
+	}
+	all := map[string]int64{}
+	for _, p := range pools {
+		if prefix, err := netip.ParsePrefix(p.cidr); err == nil {
+			all[prefix.Masked().String()] = 0
+		}
+	}
+	for _, object := range snapshot.Calico("IPAMBlock") {
+		text, _, _ := unstructured.NestedString(object.Object, "spec", "cidr")
+		block, err := netip.ParsePrefix(text)
+		if err != nil {
+			continue
+		}
+		allocations, _, _ := unstructured.NestedSlice(object.Object, "spec", "allocations")
+		for name := range all {
+			if pool := netip.MustParsePrefix(name); pool.Bits() <= block.Bits() && pool.Contains(block.Addr()) {
+				for _, allocation := range allocations {
+					if allocation != nil {
+						all[name]++
+					}
+				}
+			}
+		}
+	}
+	return all
 }
 
 // applyPools reads ranges and encapsulation from the enabled pools.

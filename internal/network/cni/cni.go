@@ -87,6 +87,10 @@ type Installation struct {
 	Maker *Maker `json:"maker,omitempty"`
 	// Problems describe errors and incomplete changes, for people.
 	Problems []string `json:"problems,omitempty"`
+	// Readings are where its programs on a node serve counters of their own.
+	Readings []step.Reading `json:"-"`
+	// Used are the addresses that its own records say are in use, by range; nil if it has none in the cluster.
+	Used map[string]int64 `json:"-"`
 }
 
 // Maker is an object from which an operator creates a network's workloads; the operator reverts changes to these by

@@ -57,7 +57,23 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Capabilities: caps,
 		Parts:        parts(snapshot, agent),
 		Problems:     append(problems, cni.NotReady(snapshot, agent)...),
+		Readings:     readings(s),
 	}
+}
+
+// readings are the frames that the router forwards itself, without the fast data path: net/pcap.go of Weave Net.
+func readings(s settings) []step.Reading {
+	if !s.sleeve {
+		return nil
+	}
+	at := s.router
+	if port, every := strings.CutPrefix(strings.TrimPrefix(at, "0.0.0.0"), ":"); every {
+		at = "127.0.0.1:" + port
+	}
+	return []step.Reading{{URL: "http://" + at + "/report", JSON: true, Counters: map[string]string{
+		"weave.PacketsDropped":  "Router.CaptureStats.PacketsDropped",
+		"weave.PacketsReceived": "Router.CaptureStats.PacketsReceived",
+	}}}
 }
 
 // settings are the user's settings (environment variables), and facts from the nodes.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -181,5 +182,45 @@ func TestAttachment(t *testing.T) {
 				t.Errorf("%+v, %q", caps.Attachment, caps.Unattached)
 			}
 		})
+	}
+}
+
+// TestReadings: agents read the report of a router without the fast data path, and of no other, at the node's own
+// address.
+func TestReadings(t *testing.T) {
+	const slow = "{name: WEAVE_NO_FASTDP, value: '1'}"
+	for name, c := range map[string]struct{ env, want string }{
+		"the fast data path": {"", ""},
+		"in user space":      {slow, "http://127.0.0.1:6784/report"},
+		"at every address": {slow + ", {name: WEAVE_HTTP_ADDR, value: '0.0.0.0:80'}",
+			"http://127.0.0.1:80/report"},
+		"at another address": {slow + ", {name: WEAVE_HTTP_ADDR, value: '192.0.2.1:80'}",
+			"http://192.0.2.1:80/report"},
+		"at what is no address": {slow + ", {name: WEAVE_HTTP_ADDR, value: '%'}", "http://%/report"},
+	} {
+		snapshot := present(t)
+		for i := range snapshot.DaemonSets {
+			containers := snapshot.DaemonSets[i].Spec.Template.Spec.Containers
+			for j := range containers {
+				if !strings.Contains(containers[j].Image, "weave-kube") {
+					continue
+				}
+				containers[j].Env = slices.DeleteFunc(containers[j].Env, func(e corev1.EnvVar) bool {
+					return e.Name == "WEAVE_NO_FASTDP" || e.Name == "WEAVE_HTTP_ADDR"
+				})
+				var more []corev1.EnvVar
+				if err := yaml.Unmarshal([]byte("["+c.env+"]"), &more); err != nil {
+					t.Fatal(err)
+				}
+				containers[j].Env = append(containers[j].Env, more...)
+			}
+		}
+		got := ""
+		for _, reading := range (weave.Driver{}).Detect(snapshot).Readings {
+			got += reading.URL
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -39,10 +39,10 @@ func dropping(load *cluster.Load, counters ...string) (now []string, boot int64)
 	return now, boot
 }
 
-// dropsOfLinks are the names of the counters of what links dropped.
+// dropsOfLinks are the names of the counters of what links, and the queues in front of them, dropped.
 func dropsOfLinks(load *cluster.Load) (names []string) {
 	for name := range load.Counters {
-		if strings.HasPrefix(name, "link.") {
+		if strings.HasPrefix(name, "link.") || strings.HasPrefix(name, "qdisc.") {
 			names = append(names, name)
 		}
 	}

@@ -11,3 +11,7 @@ func TestConntrack(t *testing.T) { checktest.Run(t, Conntrack()) }
 func TestDrops(t *testing.T) { checktest.Run(t, Drops()) }
 
 func TestSoftirq(t *testing.T) { checktest.Run(t, Softirq()) }
+
+func TestWeave(t *testing.T) { checktest.Run(t, Weave()) }
+
+func TestFelix(t *testing.T) { checktest.Run(t, Felix()) }
