@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/proof/load"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // runBench is a container of a benchmark's pods.
@@ -69,16 +71,26 @@ func serveBench(ctx context.Context, log *slog.Logger, host bool, address string
 		*port += manifest.HostOffset
 	}
 	log.Info("the responder of a benchmark starts", "address", address)
-	return load.Serve(ctx, address, ports, kernel{&node.Node{Sys: "/proc/sys"}, address, os.Getenv("BENCH_ID")})
+	var readings []step.Reading
+	if text := os.Getenv(manifest.BenchReadings); text != "" {
+		if err := json.Unmarshal([]byte(text), &readings); err != nil {
+			return usage{fmt.Errorf("the readings of %s: %w", manifest.BenchReadings, err)}
+		}
+	}
+	return load.Serve(ctx, address, ports,
+		kernel{&node.Node{Sys: "/proc/sys"}, address, os.Getenv("BENCH_ID"), readings})
 }
 
-// kernel is that of the node that has an address, and id is the benchmark's.
+// kernel is that of the node that has an address, and id is the benchmark's. Readings are what programs of the network
+// serve.
 type kernel struct {
 	*node.Node
 	address, id string
+	readings    []step.Reading
 }
 
-// Counters implements load.Kernel: it adds how long the processors have worked.
+// Counters implements load.Kernel: it adds how long the processors have worked, and the counters of the network's
+// programs. Those that do not answer have none.
 func (k kernel) Counters() (map[string]int64, error) {
 	all, err := k.Node.Counters()
 	if err != nil {
@@ -88,6 +100,8 @@ func (k kernel) Counters() (map[string]int64, error) {
 	if err == nil {
 		all[bench.Busy] = busy.Microseconds()
 	}
+	own, _ := node.Served(context.Background(), k.readings) // it takes two seconds for each at most
+	maps.Copy(all, own.Counters())
 	return all, nil
 }
 
@@ -98,5 +112,8 @@ func (k kernel) Limits() (limits bench.Limits, err error) {
 		limits.Boot = fmt.Sprintf("%x", sha256.Sum256([]byte(k.id+" "+boot)))
 	}
 	limits.Link = node.LinkSpeed("/sys/class/net", k.address)
+	if busy, err := k.Busy(); err == nil {
+		limits.Busy, limits.Processors = busy.Microseconds(), k.Processors()
+	}
 	return limits, err
 }

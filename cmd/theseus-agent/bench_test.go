@@ -3,15 +3,20 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // TestBenchEnds: every part of a benchmark's pods ends by itself: a kubelet that is lost ends none. Without an end they
@@ -47,7 +52,7 @@ func TestBootIsHashed(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(id string) string {
-		limits, _ := kernel{&node.Node{Sys: sys}, "192.0.2.1", id}.Limits()
+		limits, _ := kernel{&node.Node{Sys: sys}, "192.0.2.1", id, nil}.Limits()
 		return limits.Boot
 	}
 	if got := of("a"); got != "" {
@@ -58,5 +63,29 @@ func TestBootIsHashed(t *testing.T) {
 	}
 	if got := of("a"); got == "" || strings.Contains(got, "the-boot") || got != of("a") || got == of("b") {
 		t.Errorf("%q, and in another benchmark %q", got, of("b"))
+	}
+}
+
+// TestKernelCounts: next to the kernel's counters are those of the network's own programs; how busy the node is and how
+// many processors it has are limits. Readings that are no JSON are refused.
+func TestKernelCounts(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "dropped 7\n") //nolint:errcheck // the test sees it
+	}))
+	defer server.Close()
+	k := kernel{&node.Node{Sys: "/proc/sys"}, "192.0.2.1", "id", []step.Reading{
+		{URL: server.URL, Counters: map[string]string{"router.dropped": "dropped"}}, {URL: "http://127.0.0.1:1/"}}}
+	all, err := k.Counters()
+	if err != nil || all["router.dropped"] != 7 || all[bench.Busy] == 0 || all["softnet.processed"] == 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if limits, err := k.Limits(); err != nil || limits.Processors == 0 || limits.Busy == 0 {
+		t.Errorf("%+v, %v", limits, err)
+	}
+	t.Setenv(manifest.BenchReadings, "{")
+	err = runBench(t.Context(), slog.New(slog.DiscardHandler), []string{"serve", "--host", "--address", "127.0.0.1",
+		"--within", "1s"})
+	if !errors.As(err, &usage{}) {
+		t.Error(err)
 	}
 }

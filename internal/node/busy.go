@@ -35,6 +35,20 @@ func (n *Node) Busy() (time.Duration, error) {
 	return busy, nil
 }
 
+// Processors is how many the machine has that are online; 0 if that is not known.
+func (n *Node) Processors() (count int) {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(n.Sys), "stat"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) { // cpu0, cpu1, ...; "cpu" alone is their sum
+		if len(line) > 3 && strings.HasPrefix(line, "cpu") && line[3] >= '0' && line[3] <= '9' {
+			count++
+		}
+	}
+	return count
+}
+
 // Boot identifies the boot of the kernel: nodes with the same one share a machine.
 func (n *Node) Boot() string {
 	text, err := os.ReadFile(filepath.Join(n.Sys, "kernel/random/boot_id"))

@@ -28,6 +28,16 @@ func TestBusy(t *testing.T) {
 			t.Errorf("%q: %s, %v", c.text, got, err)
 		}
 	}
+	if err := os.WriteFile(filepath.Join(proc, "stat"), []byte("cpu  1 2 3\ncpu0 1\ncpu11 1\ncpu\ncpux\nintr 1\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Processors(); got != 2 {
+		t.Errorf("%d processors", got)
+	}
+	if got := (&Node{Sys: filepath.Join(proc, "none", "sys")}).Processors(); got != 0 {
+		t.Errorf("%d processors without a file", got)
+	}
 	if n.Boot() != "" {
 		t.Errorf("without a file: %q", n.Boot())
 	}

@@ -83,6 +83,9 @@ func newNetwork(a *app.App) *cobra.Command {
 		"stop when, within a second, more than half of the probes, requests or DNS queries under load take longer")
 	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare,
 		"percent of a node's link that --throughput may be at most, if the node knows its link's speed")
+	flags.IntVar(&o.bounds.CPUShare, "max-cpu-share", o.bounds.CPUShare,
+		"stop when the processors of a node under load are busier than so many percent for a second, by all programs; "+
+			"100 does not watch them")
 	flags.BoolVar(&o.bounds.KeepGoing, "keep-going", false,
 		"after a measurement that was stopped because answers were slow or lost, go on with the next one")
 	flags.IntSliceVar(&o.bounds.PolicyRules, "policy-rules", nil,

@@ -14,8 +14,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/survey"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/run/benched"
 )
@@ -59,6 +63,27 @@ func Cost(to io.Writer, who string, b *benched.Bench) {
 	}
 }
 
+// count has a benchmark read the counters of the network's own programs, and count the addresses that are left. If the
+// cluster cannot be read for that, a note says so, and the benchmark is made without.
+func count(ctx context.Context, a *app.App, b *benched.Bench) {
+	snapshot, err := survey.See(ctx, a, nil)
+	if err != nil {
+		b.Note(fmt.Sprintf("the network's own counters and the addresses that are left are not read: %v", err))
+		return
+	}
+	b.Readings = survey.Readings(snapshot)
+	b.Addresses = func(ctx context.Context) ([]cluster.Addresses, error) {
+		snapshot, err := survey.See(ctx, a, nil)
+		if err != nil {
+			return nil, err
+		}
+		if ok, why := snapshot.Has("pods"); !ok {
+			return nil, fmt.Errorf("pods: %s", why)
+		}
+		return cni.AddressesOf(snapshot, drivers.All().Detect(snapshot)), nil
+	}
+}
+
 // Names are the names of nodes.
 func Names(nodes []corev1.Node) []string {
 	var all []string
@@ -70,6 +95,7 @@ func Names(nodes []corev1.Node) []string {
 
 // Measure runs a benchmark under the lock, outside of any migration. The result may be there along with an error.
 func Measure(ctx context.Context, a *app.App, b *benched.Bench) (result *bench.Result, err error) {
+	count(ctx, a, b)
 	err = agents.With(ctx, a, b.Client, "bench", agents.Benchmarking, func(ctx context.Context,
 		actor *kube.Actor) (err error) {
 		b.Actor = actor

@@ -22,6 +22,9 @@ const (
 // BenchConductor is the container of the client that writes the results to its log.
 const BenchConductor = "conduct"
 
+// BenchReadings is the environment variable of a responder's readings.
+const BenchReadings = "BENCH_READINGS"
+
 // BenchPodName is the name of a benchmark's pod.
 func BenchPodName(part string) string { return BenchName + "-" + part }
 
@@ -35,8 +38,9 @@ func BenchClientName(run, rules int) string {
 }
 
 // BenchResponder answers the load of a benchmark on a node; id tells the benchmark from others. It ends by itself when
-// it has lasted for so long, and the kubelet ends it as well, whatever becomes of the process that made it.
-func BenchResponder(image, node, part, id string, atMost time.Duration) *unstructured.Unstructured {
+// it has lasted for so long, and the kubelet ends it as well, whatever becomes of the process that made it. On the host
+// network, it reads what programs of the network serve (a list of step.Reading in JSON; empty for none).
+func BenchResponder(image, node, part, id string, atMost time.Duration, readings string) *unstructured.Unstructured {
 	args, port := []string{"bench", "serve", "--within", atMost.String()}, PortTCP
 	host := part == BenchNearHost || part == BenchFarHost
 	if host {
@@ -45,6 +49,9 @@ func BenchResponder(image, node, part, id string, atMost time.Duration) *unstruc
 	container := benchContainer("serve", image, args)
 	container.Env = append(container.Env, field("HOST_IP", "status.hostIP"),
 		field("BENCH_ID", "metadata.labels['"+LabelBenchID+"']"))
+	if host && readings != "" {
+		container.Env = append(container.Env, corev1.EnvVar{Name: BenchReadings, Value: readings})
+	}
 	container.ReadinessProbe = listens(port)
 	spec := benchSpec(node, atMost, container)
 	spec.HostNetwork = host

@@ -52,8 +52,9 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 			ProbeServices()...),
 		"guard": append([]unstructured.Unstructured{*ForGuard(WithHostPorts(ProbePod(image, "node-1", "old")))},
 			LocalServices()...),
-		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute),
-			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute), *BenchService(BenchNear, "id"),
+		"bench": {*BenchResponder(image, "node-1", BenchNear, "id", time.Minute, "[]"),
+			*BenchResponder(image, "node-2", BenchFarHost, "id", time.Minute, `[{"url":"http://127.0.0.1:1/"}]`),
+			*BenchService(BenchNear, "id"),
 			*BenchPod(image, "node-1", BenchClientName(2, 0), "{}", "id", time.Minute),
 			*BenchPolicies(BenchFar, "id", BenchClientName(1, 2), 2)[0],
 			*BenchPolicies(BenchFar, "id", BenchClientName(1, 2), 2)[1]},
@@ -243,7 +244,7 @@ func TestBenchIsConfined(t *testing.T) {
 	pods := map[string]*unstructured.Unstructured{BenchClient: BenchPod(image, "node-1", BenchClientName(1, 0), "{}",
 		"id", time.Minute)}
 	for _, part := range []string{BenchNear, BenchFar, BenchNearHost, BenchFarHost} {
-		pods[part] = BenchResponder(image, "node-1", part, "id", time.Minute)
+		pods[part] = BenchResponder(image, "node-1", part, "id", time.Minute, "")
 	}
 	for part, object := range pods {
 		var pod corev1.Pod

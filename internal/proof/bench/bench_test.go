@@ -197,6 +197,8 @@ func TestValidate(t *testing.T) {
 		"--runs 10 of --duration 15s are 2m30s, and at most 1m0s are allowed": func(b *Bounds) {
 			b.Runs, b.Duration = 10, 15*time.Second
 		},
+		"--max-cpu-share 101 is not between 1 and 100": func(b *Bounds) { b.CPUShare = 101 },
+		"--max-cpu-share -1 is not between 1 and 100":  func(b *Bounds) { b.CPUShare = -1 },
 		"--max-round-trip 600ms is not between 1ms and 500ms": func(b *Bounds) {
 			b.Duration, b.MaxRoundTrip = time.Second, 600*time.Millisecond
 		},

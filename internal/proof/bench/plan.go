@@ -43,6 +43,9 @@ type Bounds struct {
 	// LinkShare is how much of a node's link Megabits may be at most, in percent, if the node knows the speed of its
 	// link.
 	LinkShare int `json:"linkSharePercent"`
+	// CPUShare stops the benchmark when the processors of a node under load are busier for a second, by any program, in
+	// percent. It is 0 in results of older versions, which did not watch them.
+	CPUShare int `json:"maxCPUSharePercent,omitempty"`
 	// KeepGoing is set if the next measurement follows one that was stopped because probes or operations were slow or
 	// lost. What stops the load for a node's sake ends the benchmark nevertheless.
 	KeepGoing bool `json:"keepGoing,omitempty"`
@@ -54,7 +57,7 @@ type Bounds struct {
 // Defaults are modest: a tenth of a link of 1 Gbit/s.
 func Defaults() Bounds {
 	return Bounds{Runs: 3, Duration: 5 * time.Second, Rate: 1000, Megabits: 100,
-		MaxRoundTrip: 100 * time.Millisecond, LinkShare: 20}
+		MaxRoundTrip: 100 * time.Millisecond, LinkShare: 20, CPUShare: 90}
 }
 
 // The limits of the bounds. mostLoad bounds the runs' durations together: about 20 measurements of a run take that
@@ -99,6 +102,7 @@ func (b Bounds) Validate() error {
 		between("rate", b.Rate, 40, mostRate, b.Rate < 40 || b.Rate > mostRate),
 		between("throughput", b.Megabits, 1, mostMegabits, b.Megabits < 1 || b.Megabits > mostMegabits),
 		between("link-share", b.LinkShare, 1, 100, b.LinkShare < 1 || b.LinkShare > 100),
+		between("max-cpu-share", b.CPUShare, 1, 100, b.CPUShare < 0 || b.CPUShare > 100),
 		between("max-round-trip", b.MaxRoundTrip, time.Millisecond, b.mostRoundTrip(),
 			b.MaxRoundTrip < time.Millisecond || b.MaxRoundTrip > b.mostRoundTrip()),
 		b.load(), b.rules())
@@ -209,9 +213,10 @@ type Plan struct {
 	// Run is the number of the run that this client carries out, from 1, and Runs how many there are.
 	Run  int `json:"run"`
 	Runs int `json:"runs"`
-	// Megabits, LinkShare, MaxRoundTrip and KeepGoing are those of the bounds.
+	// Megabits, LinkShare, CPUShare, MaxRoundTrip and KeepGoing are those of the bounds.
 	Megabits     int           `json:"megabitsPerSecond"`
 	LinkShare    int           `json:"linkSharePercent"`
+	CPUShare     int           `json:"maxCPUSharePercent,omitempty"`
 	MaxRoundTrip time.Duration `json:"maxRoundTripNanos"`
 	KeepGoing    bool          `json:"keepGoing,omitempty"`
 	// ProbeRate is the number of probes a second during the load.
@@ -280,8 +285,9 @@ func (b Bounds) probes() int { return min(b.Rate, probeRate) }
 
 // Plan is the plan with tasks.
 func (b Bounds) Plan(tasks []Task, counters map[string]string) Plan {
-	return Plan{Run: 1, Runs: b.Runs, Megabits: b.Megabits, LinkShare: b.LinkShare, MaxRoundTrip: b.MaxRoundTrip,
-		KeepGoing: b.KeepGoing, ProbeRate: b.probes(), Reach: reach, Tasks: tasks, Counters: counters}
+	return Plan{Run: 1, Runs: b.Runs, Megabits: b.Megabits, LinkShare: b.LinkShare, CPUShare: b.CPUShare,
+		MaxRoundTrip: b.MaxRoundTrip, KeepGoing: b.KeepGoing, ProbeRate: b.probes(), Reach: reach,
+		Tasks: tasks, Counters: counters}
 }
 
 // reach is Plan.Reach. Enforced is that of a run after which, or before which, the policies of the benchmark
@@ -344,6 +350,24 @@ type Limits struct {
 	ConntrackMost int64 `json:"conntrackMost"`
 	// Boot identifies the boot of the node's kernel within one benchmark: two nodes with the same one share a machine.
 	Boot string `json:"boot,omitempty"`
+	// Processors is how many the node has, and Busy how long all of them together have worked, in microseconds; both
+	// are 0 if that is not known.
+	Processors int   `json:"processors,omitempty"`
+	Busy       int64 `json:"busyMicros,omitempty"`
+}
+
+// Overworked says why a node must not have more load: between two readings of its limits, which lie so far apart, its
+// processors were busier than the plan allows. It is empty if they were not, or if that is not known.
+func (p Plan) Overworked(before, after Limits, apart time.Duration) string {
+	if p.CPUShare <= 0 || p.CPUShare >= 100 || before.Processors == 0 || after.Processors == 0 || apart <= 0 {
+		return ""
+	}
+	all := float64(apart.Microseconds()) * float64(after.Processors)
+	if share := 100 * float64(after.Busy-before.Busy) / all; share > float64(p.CPUShare) {
+		return fmt.Sprintf("its processors (%d) were %.0f%% busy for %.1f s, by all programs (--max-cpu-share %d)",
+			after.Processors, min(100, share), apart.Seconds(), p.CPUShare)
+	}
+	return ""
 }
 
 // full is the share of a node's table of connections, in percent, from which on there is no load: a full one drops

@@ -218,9 +218,11 @@ type Result struct {
 	// Harmed is set if that was the load: it exceeded, or harmed, what it was put on.
 	Harmed   bool                        `json:"harmed,omitempty"`
 	Counters map[string]map[string]int64 `json:"counters"`
-	Tasks    []Task                      `json:"tasks"`
-	Samples  []Sample                    `json:"samples"`
-	Notes    []string                    `json:"notes,omitempty"`
+	// Addresses are those of pods in the ranges of the two nodes, before the benchmark and after its removal.
+	Addresses []Left   `json:"addresses,omitempty"`
+	Tasks     []Task   `json:"tasks"`
+	Samples   []Sample `json:"samples"`
+	Notes     []string `json:"notes,omitempty"`
 }
 
 // shortBy is the share of what was offered that may be missing before a path counts as short.

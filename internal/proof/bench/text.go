@@ -151,8 +151,11 @@ func (r *Result) Remarks() (all []string) {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(r.Counters)) {
-		all = append(all, fmt.Sprintf("Kernel's counters of node %s, all traffic of the node: %s", node,
-			drops(r.Counters[node])))
+		all = append(all, fmt.Sprintf("Counters of node %s, of the kernel and of the network's own programs, all "+
+			"traffic of the node: %s", node, drops(r.Counters[node])))
+	}
+	for _, left := range r.Addresses {
+		all = append(all, left.String())
 	}
 	for _, row := range r.Rows {
 		for _, node := range slices.Sorted(maps.Keys(row.Processor)) {
@@ -213,7 +216,8 @@ const noDrops = "no counter of drops has risen"
 func drops(counters map[string]int64) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
-		if !slices.Contains([]string{"softnet.processed", "tcp.OutSegs", "udp.InDatagrams", Busy}, name) {
+		if !slices.Contains([]string{"softnet.processed", "tcp.OutSegs", "udp.InDatagrams", Busy}, name) &&
+			!strings.HasSuffix(name, "Received") && !strings.HasSuffix(name, "_count") { // of the network's programs
 			all = append(all, fmt.Sprintf("%s +%d", name, counters[name]))
 		}
 	}
@@ -308,6 +312,7 @@ func (c Cost) Text(b Bounds, processors, memory int) []string {
 			"%d%% full, if the nodes report these", b.LinkShare, full),
 		"stops    when a node under load is not Ready, cordoned, tainted, under pressure or deleted; when the " +
 			"client's node is overloaded;",
+	}, b.busiest(), []string{
 		fmt.Sprintf("         when, within a second, more than half of the probes, requests or DNS queries take over "+
 			"%s, or more than %d%% have no answer%s", b.MaxRoundTrip, LostShare, b.then()),
 	})
@@ -332,6 +337,15 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.0f s", d.Seconds())
 
 // ruleBytes is the size of a rule in JSON.
 const ruleBytes = 100
+
+// busiest says from which share of a node's processors on the load stops.
+func (b Bounds) busiest() []string {
+	if b.CPUShare == 0 || b.CPUShare == 100 {
+		return nil
+	}
+	return []string{fmt.Sprintf("         when the processors of a node are over %d%% busy for a second, unless nodes "+
+		"share a kernel;", b.CPUShare)}
+}
 
 // then is what follows a measurement that was stopped because it was slow.
 func (b Bounds) then() string {

@@ -26,6 +26,8 @@ type conductor struct {
 	// rest is how many microseconds of processor time each node uses in a second without load; nil if that cannot
 	// be told.
 	rest map[string]float64
+	// shared is set if nodes share a machine, or if that is not known.
+	shared bool
 }
 
 // Conduct carries out a plan with the worker at an address, and emits a line for each result. The last one says that it
@@ -34,7 +36,7 @@ type conductor struct {
 func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(bench.Line)) {
 	c := &conductor{plan: plan, worker: "http://" + worker + pathMeasure, emit: emit}
 	before := c.counters(ctx)
-	if why := c.exceeded(ctx, plan.Entries(), emit); why != "" {
+	if why := c.exceeded(ctx, plan.Entries(), emit, nil); why != "" {
 		emit(bench.Line{Stopped: "no load was begun: " + why})
 		return
 	}
@@ -50,7 +52,10 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 		// The first policy already denies. What answers now is admitted by the last one, so that is in force.
 		silent = c.reachAll(ctx)
 	}
-	c.watchRest(ctx)
+	if why := c.watchRest(ctx); why != "" {
+		emit(bench.Line{Stopped: "no load was begun: " + why})
+		return
+	}
 	for i, task := range plan.Tasks {
 		if ctx.Err() != nil {
 			return
@@ -107,8 +112,10 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 	defer cancel(nil)
 	go probes.watch(working, c.plan.MaxRoundTrip, "probes under load", cancel)
 	go func() {
+		readings := map[string]reading{}
+		c.exceeded(working, 0, nil, readings)
 		for outage.Sleep(working, limitsEvery) == nil {
-			if why := c.exceeded(working, 0, nil); why != "" {
+			if why := c.exceeded(working, 0, nil, readings); why != "" {
 				cancel(limitError{errors.New(why)})
 			}
 		}
@@ -136,12 +143,27 @@ func (c *conductor) measure(ctx context.Context, task bench.Task) (s bench.Sampl
 // limitsEvery is the time between two looks at the nodes' limits.
 const limitsEvery = time.Second
 
+// reading is a node's limits at a time.
+type reading struct {
+	at     time.Time
+	limits bench.Limits
+}
+
 // exceeded says which node's limits the plan exceeds, if it adds so many connections; empty if none. With note, it says
-// whose limits are not known.
-func (c *conductor) exceeded(ctx context.Context, adds int64, note func(bench.Line)) string {
+// whose limits are not known. With the readings of an earlier call, it compares how busy the nodes were since then, and
+// replaces them.
+func (c *conductor) exceeded(ctx context.Context, adds int64, note func(bench.Line),
+	readings map[string]reading) string {
 	for _, node := range slices.Sorted(maps.Keys(c.plan.Counters)) {
 		var limits bench.Limits
 		err := c.read(ctx, c.plan.Counters[node]+pathLimits, &limits)
+		if now := (reading{time.Now(), limits}); err == nil && readings != nil && !c.shared {
+			before, ok := readings[node]
+			if why := c.plan.Overworked(before.limits, limits, now.at.Sub(before.at)); ok && why != "" {
+				return fmt.Sprintf("node %s: %s", node, why)
+			}
+			readings[node] = now
+		}
 		if why := limits.Exceeded(c.plan, adds); err == nil && why != "" {
 			return fmt.Sprintf("node %s: %s", node, why)
 		}
@@ -228,28 +250,31 @@ func (c *conductor) counted(ctx context.Context) map[string]map[string]int64 {
 	return all
 }
 
-// watchRest measures how busy the nodes are without load. Nodes that share a machine also share its processors: then
-// nothing can be told.
-func (c *conductor) watchRest(ctx context.Context) {
-	boots := map[string]string{}
+// watchRest measures how busy the nodes are without load, and says which one is too busy for any; empty if none is.
+// Nodes that share a machine also share its processors: then nothing can be told.
+func (c *conductor) watchRest(ctx context.Context) string {
+	boots, readings := map[string]string{}, map[string]reading{}
+	c.shared = true // until it is known
 	for _, node := range slices.Sorted(maps.Keys(c.plan.Counters)) {
 		var limits bench.Limits
 		if c.read(ctx, c.plan.Counters[node]+pathLimits, &limits) != nil || limits.Boot == "" {
-			return
+			return ""
 		}
 		if other := boots[limits.Boot]; other != "" {
 			c.emit(bench.Line{Note: fmt.Sprintf("nodes %s and %s are one machine (one kernel runs both), so their "+
-				"processor time cannot be told apart", other, node)})
-			return
+				"processor time cannot be told apart, and --max-cpu-share was not applied", other, node)})
+			return ""
 		}
 		boots[limits.Boot] = node
 	}
 	if len(boots) == 0 {
-		return
+		return ""
 	}
+	c.shared = false
+	c.exceeded(ctx, 0, nil, readings)
 	before, at := c.counted(ctx), time.Now()
 	if outage.Sleep(ctx, bench.Rest) != nil {
-		return
+		return ""
 	}
 	after, took := c.counted(ctx), time.Since(at)
 	c.rest = map[string]float64{}
@@ -258,6 +283,10 @@ func (c *conductor) watchRest(ctx context.Context) {
 			c.rest[node] = busy / took.Seconds()
 		}
 	}
+	if why := c.exceeded(ctx, 0, nil, readings); why != "" {
+		return why + ", without load"
+	}
+	return ""
 }
 
 // busier is how many microseconds of processor time lie between two readings.

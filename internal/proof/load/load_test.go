@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -561,6 +562,48 @@ func TestLimits(t *testing.T) {
 		}
 		if took := time.Since(begin); took > 40*time.Second {
 			t.Errorf("the load went on for %s", took)
+		}
+	}
+}
+
+// TestOverworked: a node whose processors are busier than allowed stops the load, or has none begun. Nodes that share a
+// machine are not compared.
+func TestOverworked(t *testing.T) {
+	for _, c := range []struct {
+		rest, load float64 // shares of the one processor
+		shared     bool
+		want       string
+	}{
+		{1, 1, false, "no load was begun: node a: its processors (1) were"},
+		{0.2, 1, false, "run 1: node a: its processors (1) were"},
+		{1, 1, true, ""},
+		{0.2, 0.2, false, ""},
+	} {
+		var mu sync.Mutex
+		var busy float64
+		reads, at := 0, time.Now()
+		host := responder(t, &counted{limits: func() bench.Limits {
+			mu.Lock()
+			defer mu.Unlock()
+			reads++
+			share := c.rest
+			if reads > 5 { // before any load, two looks at the limits and two of the time at rest; then it begins
+				share = c.load
+			}
+			busy, at = busy+share*float64(time.Since(at).Microseconds()), time.Now()
+			return bench.Limits{Boot: "one", Processors: 1, Busy: int64(busy)}
+		}})
+		plan := bench.Plan{Run: 1, Runs: 1, MaxRoundTrip: time.Second, ProbeRate: 100, LinkShare: 10, CPUShare: 80,
+			Counters: map[string]string{"a": host.HTTP},
+			Tasks: []bench.Task{{Kind: bench.Stream, Target: host.Sink, Streams: 1, Rate: 1, Probed: host.Echo,
+				Duration: 3 * time.Second}}}
+		if c.shared {
+			plan.Counters["b"] = host.HTTP
+		}
+		lines := conducted(t, t.Context(), plan)
+		last := lines[len(lines)-1]
+		if !strings.Contains(last.Stopped, c.want) || (c.want == "") != last.Done {
+			t.Errorf("%+v: %+v", c, lines)
 		}
 	}
 }

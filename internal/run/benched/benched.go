@@ -30,6 +30,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/proof/bench"
 	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Bench is a benchmark of a cluster.
@@ -42,11 +43,18 @@ type Bench struct {
 	Bounds bench.Bounds
 	// Nodes are the client's, and another one if there is one.
 	Nodes []corev1.Node
+	// Readings are what programs of the network serve on nodes: their counters are read next to the kernel's.
+	Readings []step.Reading
+	// Addresses counts the addresses of pods; nil if they are not to be counted.
+	Addresses func(context.Context) ([]cluster.Addresses, error)
 	// Note is called with what is done and measured, a line each.
 	Note func(string)
 
 	// id tells what this benchmark made from what others did.
 	id string
+	// before are the addresses of pods before there is a pod of this benchmark, uncounted is why they are not known.
+	before    []cluster.Addresses
+	uncounted error
 	// leash is when the load ends by itself; zero before there is any.
 	leash time.Time
 	// unenforced is set when the network was seen not to enforce policies: no more are made.
@@ -143,6 +151,28 @@ const policiesWithin = 2 * time.Minute
 // Run makes everything, measures, and removes everything, even if ctx ends. If the benchmark was stopped, by its watch
 // or by an error, the result has what was measured until then, and why.
 func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
+	result, err = b.run(ctx)
+	if result == nil || b.Addresses == nil || ctx.Err() != nil {
+		return result, err
+	}
+	after, again := b.addresses(ctx)
+	if why := errors.Join(b.uncounted, again); why != nil {
+		result.Notes = append(result.Notes, "the addresses that are left were not counted: "+
+			strings.ReplaceAll(why.Error(), "\n", "; "))
+	}
+	result.Addresses = bench.LeftOf(b.before, after, result.Client, result.Other)
+	return result, err
+}
+
+// addresses counts the addresses of pods.
+func (b *Bench) addresses(ctx context.Context) ([]cluster.Addresses, error) {
+	if b.Addresses == nil {
+		return nil, nil
+	}
+	return b.Addresses(ctx)
+}
+
+func (b *Bench) run(ctx context.Context) (result *bench.Result, err error) {
 	b.id = rand.Text()
 	left, err := b.Client.RemoveBench(ctx, manifest.LabelBench, removal, b.waiting)
 	if err != nil {
@@ -166,6 +196,7 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 	if err := b.mayRule(ctx); err != nil {
 		return nil, err
 	}
+	b.before, b.uncounted = b.addresses(ctx)
 	b.Note(fmt.Sprintf("making %s and a Service in %s", cluster.Count(b.Pods(), "pod"), v1alpha1.Namespace))
 	defer func() {
 		b.Note("removing the pods and the Service")
@@ -175,9 +206,18 @@ func (b *Bench) Run(ctx context.Context) (result *bench.Result, err error) {
 	if len(b.Nodes) > 1 {
 		behind = manifest.BenchFar
 	}
+	readings := ""
+	if len(b.Readings) > 0 {
+		text, err := json.Marshal(b.Readings)
+		if err != nil {
+			return nil, err
+		}
+		readings = string(text)
+	}
 	objects, names := []*unstructured.Unstructured{manifest.BenchService(behind, b.id)}, []string{}
 	for _, part := range b.parts() {
-		objects = append(objects, manifest.BenchResponder(b.Image, part.node, part.name, b.id, b.atMost()))
+		objects = append(objects, manifest.BenchResponder(b.Image, part.node, part.name, b.id, b.atMost(),
+			readings))
 		names = append(names, manifest.BenchPodName(part.name))
 	}
 	if err := b.make(ctx, objects...); err != nil {

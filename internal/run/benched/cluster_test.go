@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/kube/kubetest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
@@ -140,7 +141,7 @@ func TestAPIServer(t *testing.T) {
 	}
 
 	// What a killed process left is replaced.
-	left := manifest.BenchResponder("registry.example.com/agent:old", "b", manifest.BenchNear, "old", time.Minute)
+	left := manifest.BenchResponder("registry.example.com/agent:old", "b", manifest.BenchNear, "old", time.Minute, "")
 	pods, err := b.Actor.Mapper.RESTMapping(left.GroupVersionKind().GroupKind(), "v1")
 	if err != nil {
 		t.Fatal(err)
@@ -171,9 +172,18 @@ func TestAPIServer(t *testing.T) {
 		close(read)
 		ready("b", corev1.ConditionUnknown)
 	})
+	counts := int64(0)
+	b.Addresses = func(context.Context) ([]cluster.Addresses, error) { // one pod has come since
+		counts++
+		return []cluster.Addresses{{Network: "n", Range: "10.1.0.0/24", Node: "b", Usable: 253, Used: counts}}, nil
+	}
 	result, err := b.Run(t.Context())
 	if err != nil || result == nil || result.Stopped != "node b is not Ready" || !result.Harmed {
 		t.Fatalf("%+v, %v", result, err)
+	}
+	if want := []bench.Left{{Of: "n on b", Range: "10.1.0.0/24", Usable: 253, Before: 252, After: 251}}; !slices.Equal(
+		result.Addresses, want) {
+		t.Errorf("%+v", result.Addresses)
 	}
 	<-read
 	if leash > 240 || plan.Run != 1 || len(plan.Tasks) != 20 || plan.Tasks[0].Target != "10.1.0.1:7001" ||

@@ -16,6 +16,7 @@ var places = map[string]string{
 	"tcp.ListenDrops":         "the queue of a listening socket was full",
 	"udp.RcvbufErrors":        "the receive buffer of a UDP socket was full",
 	"udp.SndbufErrors":        "the send buffer of a UDP socket was full",
+	"weave.PacketsDropped":    "the router did not read the captured frame in time",
 }
 
 // place says what a counter counts; empty if it counts no drops.
@@ -26,6 +27,11 @@ func place(counter string) string {
 			if name, ok := strings.CutSuffix(link, suffix); ok {
 				return text + name
 			}
+		}
+	}
+	if queue, ok := strings.CutPrefix(counter, "qdisc."); ok {
+		if name, ok := strings.CutSuffix(queue, ".drops"); ok {
+			return "the queue in front of the interface " + name + " was full"
 		}
 	}
 	return places[counter]

@@ -57,6 +57,7 @@ const measureLimit = 10 * time.Minute
 func (c Compare) load() []string {
 	return []string{"--runs", "1", "--duration", c.Duration.String(), "--rate", fmt.Sprint(c.Rate),
 		"--throughput", fmt.Sprint(c.Megabits), "--link-share", "100", // no real link
+		"--max-cpu-share", "100", // a network that fills the machine is measured
 		"--max-round-trip", min(c.Duration/2, time.Second).String(), "--keep-going"}
 }
 
