@@ -29,7 +29,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		Args:  usage.None,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(newNetwork(a))
+	command.AddCommand(newNetwork(a), newDraw(a))
 	return command
 }
 

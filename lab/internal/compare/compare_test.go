@@ -95,7 +95,7 @@ func TestComparison(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "compare.json", text)
-	if err := c.WritePage(&page); err != nil {
+	if err := c.WritePage(&page, drawn(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"3 networks under the same load", `<header class="bad">`,
@@ -165,7 +165,7 @@ func TestRowNotMeasured(t *testing.T) {
 		}
 	}
 	var table, page bytes.Buffer
-	if err := errors.Join(c.WriteTable(&table), c.WritePage(&page)); err != nil {
+	if err := errors.Join(c.WriteTable(&table), c.WritePage(&page, drawn(t))); err != nil {
 		t.Fatal(err)
 	}
 	const why = "a, round 1, to DNS, DNS questions: not measured: the server is <away>\n"
@@ -210,5 +210,35 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 	if !bytes.Equal(want, got) {
 		t.Errorf("%s is other; got:\n%s", file, got)
+	}
+}
+
+// drawn are drawings with a style.
+func drawn(t *testing.T) Drawings {
+	t.Helper()
+	const section = "<section id=\"drawings\"><svg><title>a</title></svg></section>"
+	d, err := DrawingsOf("<head><style>svg {}</style></head><main>" + section +
+		"<section>more</section></main>")
+	if err != nil || d.Style != "svg {}" || d.Section != section {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	return d
+}
+
+// TestDrawingsOf: a page without drawings is an error, and the comparison's page does without them.
+func TestDrawingsOf(t *testing.T) {
+	for _, page := range []string{"", "<style>a", "<style></style><section id=\"drawings\">"} {
+		if _, err := DrawingsOf(page); err == nil {
+			t.Errorf("%q has drawings", page)
+		}
+	}
+	var page bytes.Buffer
+	if err := (&Comparison{}).WritePage(&page, Drawings{}); err != nil || strings.Contains(page.String(), "<svg") {
+		t.Errorf("%v: %s", err, page.String())
+	}
+	page.Reset()
+	if err := (&Comparison{}).WritePage(&page, drawn(t)); err != nil ||
+		!strings.Contains(page.String(), "<svg><title>a</title></svg>") || !strings.Contains(page.String(), "svg {}") {
+		t.Errorf("%v: %s", err, page.String())
 	}
 }

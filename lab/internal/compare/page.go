@@ -2,8 +2,10 @@ package compare
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 //go:embed page.html
@@ -18,8 +20,30 @@ type rowOf struct {
 	Cells       []cellOf
 }
 
+// Drawings are those of a page of theseus bench draw, with their style.
+type Drawings struct {
+	Style   template.CSS
+	Section template.HTML
+}
+
+// DrawingsOf takes the drawings out of a page of theseus bench draw.
+func DrawingsOf(page string) (d Drawings, err error) {
+	between := func(begin, end string) string {
+		_, rest, _ := strings.Cut(page, begin)
+		inner, _, found := strings.Cut(rest, end)
+		if !found {
+			err = fmt.Errorf("the page of theseus bench draw has no %s", begin)
+		}
+		return inner
+	}
+	const section = `<section id="drawings">`
+	d = Drawings{template.CSS(between("<style>", "</style>")), //nolint:gosec // theseus escapes what it writes
+		template.HTML(section + between(section, "</section>") + "</section>")} //nolint:gosec // the same
+	return d, err
+}
+
 // WritePage writes the comparison as one file of HTML, which loads nothing.
-func (c *Comparison) WritePage(w io.Writer) error {
+func (c *Comparison) WritePage(w io.Writer, drawings Drawings) error {
 	page, err := template.New("page").Parse(pageText)
 	if err != nil {
 		return err
@@ -44,5 +68,6 @@ func (c *Comparison) WritePage(w io.Writer) error {
 		}
 		rows = append(rows, row)
 	}
-	return page.Execute(w, map[string]any{"C": c, "Rows": rows, "Failed": c.FailedRuns()})
+	return page.Execute(w, map[string]any{"C": c, "Rows": rows, "Failed": c.FailedRuns(),
+		"Drawings": drawings})
 }

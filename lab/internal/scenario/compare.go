@@ -103,7 +103,7 @@ func (c Compare) Run(ctx context.Context) (err error) {
 			}
 			fmt.Fprintf(c.Rig.Out, "%s: %.0f s %s\n", name, run.Seconds, run.Failed)
 			result.Runs = append(result.Runs, run)
-			if err := c.keep(result); err != nil {
+			if err := c.keep(ctx, result); err != nil {
 				return err
 			}
 		}
@@ -192,8 +192,31 @@ func reason(err error) string {
 	return "theseus bench network: " + exit.String()
 }
 
+// drawings are those of all results so far, drawn by theseus itself.
+func (c Compare) drawings(ctx context.Context, result *compare.Comparison) (d compare.Drawings, err error) {
+	args := []string{"bench", "draw"}
+	for _, run := range result.Runs {
+		if len(run.Result) == 0 {
+			continue
+		}
+		file := filepath.Join(c.Rig.Dir, fmt.Sprintf("round-%d-%s.json", run.Round, run.Network))
+		if err := os.WriteFile(file, run.Result, 0o644); err != nil {
+			return d, err
+		}
+		args = append(args, run.Network+"="+file)
+	}
+	if len(args) == 2 {
+		return d, nil
+	}
+	page, err := c.Rig.run(ctx, nil, nil, c.Rig.Theseus, args...)
+	if err != nil {
+		return d, err
+	}
+	return compare.DrawingsOf(page)
+}
+
 // keep writes what is known so far as JSON and as a page.
-func (c Compare) keep(result *compare.Comparison) error {
+func (c Compare) keep(ctx context.Context, result *compare.Comparison) error {
 	if err := result.Sum(); err != nil {
 		return err
 	}
@@ -204,11 +227,15 @@ func (c Compare) keep(result *compare.Comparison) error {
 	if err := os.WriteFile(filepath.Join(c.Rig.Dir, "compare.json"), text, 0o644); err != nil {
 		return err
 	}
+	drawings, err := c.drawings(ctx, result)
+	if err != nil {
+		return fmt.Errorf("theseus bench draw: %w", err)
+	}
 	page, err := os.Create(filepath.Join(c.Rig.Dir, "compare.html"))
 	if err != nil {
 		return err
 	}
-	return errors.Join(result.WritePage(page), page.Close())
+	return errors.Join(result.WritePage(page, drawings), page.Close())
 }
 
 // show prints the table. Failed measurements are an error.

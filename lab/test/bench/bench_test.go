@@ -211,7 +211,8 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	if page, err := os.ReadFile(filepath.Join(dir, "compare.html")); err != nil ||
-		!strings.Contains(string(page), "2 networks under the same load") {
+		!strings.Contains(string(page), "2 networks under the same load") ||
+		strings.Count(string(page), "<svg") != 3 {
 		t.Errorf("the page: %v", err)
 	}
 	if after := labs(t, lab); after != before {
