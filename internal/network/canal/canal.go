@@ -41,7 +41,7 @@ func (d Driver) Install(cni.Request) (*cni.Target, error) { return nil, d.NeverC
 func (Driver) NeverComes() *cni.Refusal {
 	return &cni.Refusal{
 		Message: "Canal is not supported as a target",
-		Hint:    "Theseus moves clusters away from Canal; choose another target with --to",
+		Hint:    "Theseus recognises Canal, and does not install it; choose another target with --to",
 	}
 }
 
