@@ -57,6 +57,10 @@ func (a *Agent) measure(ctx context.Context) {
 		}
 	}
 	look := func(due bool) {
+		var sessions *v1alpha1.BGP
+		if due && len(plan.Paths) > 0 {
+			sessions = a.Node.BGP(ctx) // may take a moment, and the counts must not get old meanwhile
+		}
 		read := time.Now()
 		found := a.results()
 		counted := countedAt(wanted, found, read)
@@ -72,8 +76,8 @@ func (a *Agent) measure(ctx context.Context) {
 				return
 			}
 			hurried = read
-		case len(plan.Paths) > 0:
-			status.BGP = a.Node.BGP(ctx)
+		default:
+			status.BGP = sessions
 		}
 		published, out.answers = read, pace.answers(counted)
 		if out.publish(ctx, status) {

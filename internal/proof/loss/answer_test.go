@@ -98,7 +98,7 @@ func TestQuestionLast(t *testing.T) {
 			if !test.denied {
 				result.Answered = result.Sent
 			}
-			got := wanting(limits, path, v1alpha1.PathResult{}, result, after(10000))
+			got := wanting(limits, path, v1alpha1.PathResult{}, result, after(10000), after(0))
 			if (got != "") != (last < test.least) {
 				t.Errorf("%+v, the last of it at %d ms: %q", test, last, got)
 			}

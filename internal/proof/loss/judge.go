@@ -311,7 +311,8 @@ func compare(limits Limits, evidence Evidence) []delta {
 		case ok:
 			d.missing = ""
 			if _, other := evidence.Others[path.Source.Node]; !other {
-				d.missing = wanting(limits, path.Path, asked[path.ID], after, evidence.First[path.Source.Node])
+				d.missing = wanting(limits, path.Path, asked[path.ID], after, evidence.First[path.Source.Node],
+					reported[path.Source.Node].At)
 			} else {
 				d.missing = idle(limits, path.Path, after, reported[path.Source.Node].At)
 			}
@@ -326,12 +327,20 @@ func compare(limits Limits, evidence Evidence) []delta {
 	return deltas
 }
 
+// writes is how old a prober's counts are at most when its agent reports them, unless it hangs: it writes them twice as
+// often.
+const writes = time.Second
+
 // wanting names the evidence that a path lacks since the gate was asked; empty if it has enough. The report that was at
 // hand then may be older than the gate by the time between two reports. So if it is known since when the node has
 // measured for the gate, the last probe must be of the end of that time: a prober may hang while its agent reports. The
 // last probe may be older than its report by the timeout, until it is decided, and by the path's interval, twice if the
 // sender is late.
-func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult, first time.Time) string {
+//
+// In a small cluster no question is asked, and it is not known since when the node has measured. There, as everywhere,
+// the last probe must be about as new as its report, which is the second at least that was made since the gate was
+// asked. An answer comes at once, so a probe is only as old as the timeout if there must be none, or if it is lost.
+func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult, first, reported time.Time) string {
 	fresh, need := between(path.Denied, baseline(asked, after), after), int64(1)
 	if path.IntervalMillis > 0 {
 		need = max(need, limits.Bake.Milliseconds()/int64(2*path.IntervalMillis))
@@ -342,8 +351,13 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 	if !path.Denied && fresh.Answered == 0 {
 		return path.ID + " got no answer at all"
 	}
-	lag := limits.Timeout + time.Duration(2*path.IntervalMillis+lastStep)*time.Millisecond
-	if !first.IsZero() && after.Last.Before(first.Add(limits.watch()-lag)) {
+	late := time.Duration(2*path.IntervalMillis+lastStep) * time.Millisecond
+	lag := late + writes
+	if path.Denied || limits.MaxLost > 0 {
+		lag += limits.Timeout
+	}
+	if after.Last.Before(reported.Add(-lag)) ||
+		!first.IsZero() && after.Last.Before(first.Add(limits.watch()-limits.Timeout-late)) {
 		return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05") + ", too early for the gate"
 	}
 	return ""

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,20 @@ func TestJudge(t *testing.T) {
 		}, waiting: true, reason: "not enough evidence: b>a sent 10 of at least 200 new probes"},
 		{name: "a path that stopped", change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1000, 1000 },
 			waiting: true, reason: "not enough evidence: b>a sent 0 of at least 1 new probes"},
+		{name: "a prober that hangs after a new probe", change: func(w *world) {
+			w.now(1, 0).Sent, w.now(1, 0).Answered, w.now(1, 0).Last = 1001, 1001, after(13969)
+		}, waiting: true, reason: "not enough evidence: b>a was last measured at"},
+		{name: "a prober whose counts are late", change: func(w *world) { w.now(1, 0).Last = after(13970) }, pass: true,
+			reason: "none lost"},
+		{name: "a denied path that stopped", change: func(w *world) { w.now(0, 1).Last = after(11969) }, waiting: true,
+			reason: "not enough evidence: a>b/denied was last measured at"},
+		{name: "a denied path whose counts are late", change: func(w *world) { w.now(0, 1).Last = after(11970) },
+			pass: true, reason: "none lost"},
+		{name: "a lost probe that is not decided yet", limits: Limits{MaxLost: 1},
+			change: func(w *world) { w.now(1, 0).Last = after(11970) }, pass: true, reason: "none lost"},
+		{name: "a prober that hangs where loss is allowed", limits: Limits{MaxLost: 1},
+			change: func(w *world) { w.now(1, 0).Last = after(11969) }, waiting: true,
+			reason: "not enough evidence: b>a was last measured at"},
 		{
 			name:   "no answer is no pass even where loss is allowed",
 			limits: Limits{MaxLost: 1000}, change: func(w *world) { w.now(1, 0).Answered = 1000 }, waiting: true,
@@ -338,6 +353,43 @@ func TestJudgeBehind(t *testing.T) {
 		verdict := Judge(test.limits, w.evidence)
 		if verdict.Pass || verdict.Waiting != test.waiting || !strings.Contains(verdict.Reason, lost) {
 			t.Errorf("%s: %+v", test.name, verdict)
+		}
+	}
+}
+
+// TestProberHangs: where gates ask no question, the report at hand may be a second old, and a prober that sent one
+// probe since the gate's beginning, and then hangs, is no evidence, however long its agent goes on. A gate of probers
+// that go on passes with the report that it passed with before that was demanded: the third.
+func TestProberHangs(t *testing.T) {
+	for name, hangs := range map[string]time.Duration{"it goes on": time.Hour, "it hangs": time.Second} {
+		w := healthy()
+		watch := NewWatch(Limits{}, w.evidence)
+		for second := 1; second <= 60; second++ {
+			var now []v1alpha1.ProbeReport
+			for _, one := range w.evidence.Asked {
+				at := time.Duration(second) * time.Second
+				results := slices.Clone(one.Status.Paths)
+				for i := range results {
+					result, last := &results[i], at
+					if one.Name == "b" { // it writes its counts twice in a second; the gate began a second after the report
+						last = min(at-400*time.Millisecond, hangs+100*time.Millisecond)
+					}
+					result.Last = result.Last.Add(last)
+					sent := last.Milliseconds() / 10
+					if result.Sent += sent; result.Answered > 0 {
+						result.Answered += sent
+					}
+				}
+				one.Status.Seq, one.Status.At, one.Status.Paths = one.Status.Seq+int64(second), one.Status.At.Add(at), results
+				now = append(now, one)
+			}
+			got := watch.Look(now)
+			if want := hangs > time.Minute && second >= 3; got.Pass != want || !got.Pass && !got.Waiting {
+				t.Errorf("%s, after %d s: %+v", name, second, got)
+			}
+			if got.Pass {
+				break
+			}
 		}
 	}
 }
