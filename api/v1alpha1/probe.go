@@ -92,10 +92,12 @@ type Asked struct {
 	ReportMillis  int64 `json:"reportMillis"`
 	ForMillis     int64 `json:"forMillis"`
 	MeasureMillis int64 `json:"measureMillis,omitempty"`
+	// Of has the nodes whom the question is for; all if it is empty. See internal/proof/loss.Whom.
+	Of string `json:"of,omitempty"`
 }
 
-// PlanOfAll is the name of the ProbePlan that all agents follow besides that of their node. It has no paths; a gate
-// that waits for all nodes sets Asked there once, and not in the plan of each.
+// PlanOfAll is the name of the ProbePlan that all agents follow besides that of their node. It has no paths: gates set
+// Asked there, with one write.
 const PlanOfAll = "theseus.dev.all-nodes"
 
 // ProbeReport has the results of the paths that start on one node. Its name is the node's name.

@@ -2,13 +2,7 @@ package kube
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
@@ -19,15 +13,11 @@ import (
 // asking is how a gate comes by fresh reports in a large cluster, where they come seldom otherwise: it asks nodes a
 // question, whose number their answers have. The zero value asks none.
 type asking struct {
-	nodes  map[string]bool // nil: all nodes
-	every  time.Duration   // over which answers are spread; 0 if none is asked
-	within time.Duration   // in which each node reports anyway, or answers
-	again  time.Time       // when those that have not answered are asked again
-	often  bool            // they are asked to report often then
+	nodes map[string]bool // nil: all nodes
+	every time.Duration   // over which answers are spread; 0 if none is asked
+	again time.Time       // when those that have not answered are asked again
+	often bool            // they are asked to report often then
 }
-
-// asksAtOnce is how many nodes are told at once, one by one.
-const asksAtOnce = 8
 
 const (
 	// mostAsked is the longest time for which agents do what they are told.
@@ -43,11 +33,10 @@ func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
 	}
 	if gate.Near {
 		if concerned := loss.Concerned(paths, gate.About, gate.Step); concerned != nil {
-			return asking{nodes: concerned, every: path.AskedEvery(len(concerned)),
-				within: path.AnswerWithin(nodes, len(concerned))}
+			return asking{nodes: concerned, every: path.AskedEvery(nodes, len(concerned))}
 		}
 	}
-	return asking{every: path.AskedEvery(nodes), within: path.AnswerWithin(nodes, nodes)}
+	return asking{every: path.AskedEvery(nodes, nodes)}
 }
 
 // ask asks the nodes for a report after they have measured for a while, and returns the number of the question; 0 if it
@@ -66,7 +55,7 @@ func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (numb
 	if !k.often {
 		// A new question ends the one before, so it must not come while that may still be answered, however long the
 		// bake: at the first report after it, or at one of the next two.
-		wait = measure + 3*k.within + poll
+		wait = measure + 3*k.every + poll
 	}
 	defer func() { k.again, k.often = a.Clock.Now().Add(wait), true }()
 	// A gate waits for reports of nodes that were not told, too, but not for an API server that answers no more: then
@@ -74,29 +63,12 @@ func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (numb
 	ctx, cancel := context.WithTimeout(ctx, longestAsk)
 	defer cancel()
 	asked := &v1alpha1.Asked{Number: now.UnixNano(), ReportMillis: k.every.Milliseconds(),
-		ForMillis: lasts.Milliseconds()}
+		ForMillis: lasts.Milliseconds(), Of: loss.Whom(k.nodes)}
 	if !k.often {
 		asked.MeasureMillis = (measure + time.Millisecond - 1).Milliseconds()
 	}
-	if k.nodes == nil {
-		plan := planOf(v1alpha1.PlanOfAll, 0, nil, reports{})
-		plan.Spec.Asked = asked
-		_ = a.writePlan(ctx, plan)
-		return asked.Number
-	}
-	client, err := a.resource(v1alpha1.APIVersion, "ProbePlan", v1alpha1.Namespace)
-	if err != nil {
-		return asked.Number
-	}
-	patch := jsonOf(map[string]any{"spec": map[string]any{"asked": asked}})
-	var group errgroup.Group
-	group.SetLimit(asksAtOnce)
-	for _, node := range slices.Sorted(maps.Keys(k.nodes)) {
-		group.Go(func() error {
-			_, _ = client.Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-			return nil
-		})
-	}
-	_ = group.Wait() // they return none
+	plan := planOf(v1alpha1.PlanOfAll, 0, nil, reports{})
+	plan.Spec.Asked = asked
+	_ = a.writePlan(ctx, plan)
 	return asked.Number
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 )
 
@@ -48,6 +49,9 @@ func (a *Agent) measure(ctx context.Context) {
 	answer := time.NewTimer(0) // fires when a report must answer a gate's question
 	defer answer.Stop()
 	ask := func(name string, asked *v1alpha1.Asked) {
+		if asked != nil && !loss.Asks(asked.Of, a.Name) {
+			return
+		}
 		faster, after := pace.ask(name, asked, time.Now())
 		if faster {
 			ticker.Reset(spread(pace.fast))
@@ -114,7 +118,10 @@ func (a *Agent) measure(ctx context.Context) {
 			case wait > 0:
 				answer.Reset(wait)
 			default:
-				look(true)
+				before := published
+				if look(true); published.After(before) { // all were asked at once, and must not report at once ever after
+					published = published.Add(-spread(pace.every / 2))
+				}
 			}
 		case <-ticker.C:
 			every := pace.interval(time.Now())

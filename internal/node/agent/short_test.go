@@ -366,6 +366,15 @@ func TestQuestionAnswered(t *testing.T) {
 	time.Sleep(time.Until(begun.Add(beginning + 3*time.Second))) // from here on every minute
 	reported()
 	before, asked := report.Status.Seq, time.Now()
+	others := probePlan(t, 0) // a question that is for others, which is not answered
+	others.SetName(v1alpha1.PlanOfAll)
+	if err := unstructured.SetNestedMap(others.Object, map[string]any{"number": int64(6), "reportMillis": int64(500),
+		"measureMillis": int64(500), "of": loss.Whom(map[string]bool{"node-2": true})}, "spec", "asked"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plans.Create(t.Context(), others, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	refused.Store(1) // the first answer
 	set(map[string]any{"number": int64(7), "reportMillis": int64(500), "forMillis": int64(60_000),
 		"measureMillis": int64(1500)}, "asked")

@@ -13,11 +13,16 @@ func ReportEvery(nodes int) time.Duration {
 // trips of paths without losses are as old as that.
 func FullEvery(nodes int) time.Duration { return min(60*ReportEvery(nodes), 5*time.Minute) }
 
-// AskedEvery is the time over which nodes spread their answers when a gate asks so many of them. It keeps the answers
-// at 50 a second or fewer, as ReportEvery keeps the other reports.
-func AskedEvery(nodes int) time.Duration {
-	return max(time.Second, time.Duration(nodes)*20*time.Millisecond)
+// AskedEvery is the time over which nodes spread their answers when a gate asks some of them, or all. It keeps the
+// answers at 200 a second, or at as many as the regular reports of the cluster are, where those are more (from 2,000
+// nodes on). An answer takes the place of a regular report, so the average hardly grows.
+func AskedEvery(nodes, asked int) time.Duration {
+	each := min(answerEach, ReportEvery(nodes)/time.Duration(max(nodes, 1)))
+	return max(time.Second/2, time.Duration(asked)*each)
 }
+
+// answerEach is the least time between two answers.
+const answerEach = time.Second / 200
 
 // asksFrom is the smallest number of nodes of a cluster in which gates ask questions: in a smaller one, all nodes
 // report every two seconds or more often anyway.
@@ -25,7 +30,3 @@ const asksFrom = 100
 
 // Asks reports whether gates ask nodes for a report, in a cluster of so many nodes.
 func Asks(nodes int) bool { return nodes >= asksFrom }
-
-// AnswerWithin is how long after it has measured for a gate a node reports, if the gate has asked so many nodes of a
-// cluster of so many: at once, or with its regular report if that comes sooner.
-func AnswerWithin(nodes, asked int) time.Duration { return min(AskedEvery(asked), ReportEvery(nodes)) }

@@ -148,11 +148,11 @@ func TestGate(t *testing.T) {
 		nodes, asked int
 		bake, want   time.Duration
 	}{
-		{500, 0, 0, 13300 * time.Millisecond},                       // 2.5 s, and a regular report
-		{500, 0, 10 * time.Second, 20800 * time.Millisecond},        // the bake, and a regular report
-		{500, 100, 0, 6300 * time.Millisecond},                      // a second to ask, and answers within two
-		{5000, 300, 0, 12300 * time.Millisecond},                    // 3 s to ask, and answers within six
-		{1251, 0, 0, 13300 * time.Millisecond},                      // 2.5 s, and a regular report
+		{500, 0, 0, 5800 * time.Millisecond},                        // 2.5 s, and answers within as long
+		{500, 0, 10 * time.Second, 13300 * time.Millisecond},        // the bake, and answers
+		{500, 100, 0, 3800 * time.Millisecond},                      // 200 answers a second
+		{5000, 300, 0, 3900 * time.Millisecond},                     // 500, as there are regular reports
+		{2500, 0, 0, 13300 * time.Millisecond},                      // regular reports answer
 		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nobody is asked
 	} {
 		if got := asked(c.nodes, c.asked, c.bake); got != c.want {

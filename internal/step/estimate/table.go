@@ -94,8 +94,7 @@ func (p Part) waits() time.Duration {
 		return max(2*path.ReportEvery(p.N), time.Duration(p.Bake))
 	}
 	span := max(time.Duration(p.Bake), loss.DefaultTimeout+loss.DefaultTimeout/4)
-	told := time.Duration(p.Asked) * perRequest // all are told at once, some one by one
-	return told + span + path.AnswerWithin(p.N, cmp.Or(p.Asked, p.N))
+	return span + path.AskedEvery(p.N, cmp.Or(p.Asked, p.N))
 }
 
 // perRequest is the time between two requests of a run to the API server.
