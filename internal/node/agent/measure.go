@@ -119,7 +119,7 @@ func (a *Agent) measure(ctx context.Context) {
 				answer.Reset(wait)
 			default:
 				before := published
-				if look(true); published.After(before) { // all were asked at once, and must not report at once ever after
+				if look(true); published.After(before) { // many were asked at once, and would report at once ever after
 					published = published.Add(-spread(pace.every / 2))
 				}
 			}

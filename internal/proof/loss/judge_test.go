@@ -371,7 +371,7 @@ func TestProberHangs(t *testing.T) {
 				results := slices.Clone(one.Status.Paths)
 				for i := range results {
 					result, last := &results[i], at
-					if one.Name == "b" { // it writes its counts twice in a second; the gate began a second after the report
+					if one.Name == "b" { // it writes twice a second; the gate began a second after the report
 						last = min(at-400*time.Millisecond, hangs+100*time.Millisecond)
 					}
 					result.Last = result.Last.Add(last)
@@ -380,7 +380,8 @@ func TestProberHangs(t *testing.T) {
 						result.Answered += sent
 					}
 				}
-				one.Status.Seq, one.Status.At, one.Status.Paths = one.Status.Seq+int64(second), one.Status.At.Add(at), results
+				one.Status.Seq, one.Status.At = one.Status.Seq+int64(second), one.Status.At.Add(at)
+				one.Status.Paths = results
 				now = append(now, one)
 			}
 			got := watch.Look(now)
