@@ -45,8 +45,8 @@
 // every node is a source and a target on every pair of networks; Medium (50 ms) for all other UDP and for
 // kept TCP, where a lost segment shows as a retransmission of 200 ms and more anyway; Slow (100 ms) for
 // full-MTU datagrams, new connections, DNS, node ports and denied UDP; and ten times Slow for denied TCP,
-// whose every probe keeps a connection attempt open until its timeout. Probes to servers of others, and kept
-// TCP to the next node, has 500 ms. That makes at most
+// whose every probe keeps a connection attempt open until its timeout, or a second if that is less, since
+// gates wait for it. Probes to servers of others, and kept TCP to the next node, has 500 ms. That makes at most
 //
 //	4/10ms + 28/50ms + 22/100ms + 5/500ms + 4/1s = 400 + 560 + 220 + 10 + 4 = 1,194 probes a second and node
 //

@@ -144,6 +144,10 @@ func (i Intervals) withDefaults() Intervals {
 	return i
 }
 
+// attempt is the time between two attempts to connect that a policy denies. Each stays open until its timeout, so there
+// are few. But a gate waits for one of each path since it began: with a small budget, nothing else would take so long.
+func (i Intervals) attempt() time.Duration { return min(10*i.Slow, max(time.Second, i.Slow)) }
+
 // builder gathers paths.
 type builder struct {
 	Topology
@@ -192,7 +196,7 @@ func (b *builder) neighbour(e edge) {
 		}
 		if b.Denied[target.Network] {
 			b.add(ClassDenied, v1alpha1.UDP, source, at(target, b.Ports.Denied), b.Intervals.Slow)
-			b.add(ClassDenied, v1alpha1.TCPNew, source, at(target, b.Ports.Denied), 10*b.Intervals.Slow)
+			b.add(ClassDenied, v1alpha1.TCPNew, source, at(target, b.Ports.Denied), b.Intervals.attempt())
 		}
 	})
 	b.hosts(e.from, e.to)

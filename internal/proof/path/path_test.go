@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -318,5 +319,22 @@ func TestWhatIsThere(t *testing.T) {
 	}
 	if paths := Build(Topology{Nodes: topology.Nodes}); len(paths) != 0 {
 		t.Errorf("%d paths without a probe pod: %v", len(paths), paths)
+	}
+}
+
+// TestAttempts: with any budget, what a policy denies is tried about as often as a gate watches, for which it waits.
+func TestAttempts(t *testing.T) {
+	for fast, want := range map[time.Duration]time.Duration{
+		5 * time.Millisecond: 500 * time.Millisecond, 10 * time.Millisecond: time.Second,
+		50 * time.Millisecond: time.Second, 200 * time.Millisecond: 2 * time.Second,
+	} {
+		topology := whole(3)
+		topology.Intervals.Fast = fast
+		for _, one := range Build(topology) {
+			if got := time.Duration(one.IntervalMillis) * time.Millisecond; one.Denied &&
+				one.Protocol == v1alpha1.TCPNew && got != want {
+				t.Fatalf("with %s on the fastest paths, %s is tried every %s, not every %s", fast, one.ID, got, want)
+			}
+		}
 	}
 }
