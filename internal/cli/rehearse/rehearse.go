@@ -13,11 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
@@ -55,6 +57,10 @@ type options struct {
 	commands       []string // --fault-command
 	seed           uint64
 	faults         []rehearsal.Fault
+	network        string // --network-manifest
+	// manifest installs the network on the scratch cluster, and installs is what it installs; nil if that has one.
+	manifest []unstructured.Unstructured
+	installs []*cni.Installation
 }
 
 // NewCommand makes the command theseus rehearse.
@@ -68,8 +74,10 @@ func NewCommand(a *app.App) *cobra.Command {
 			"again to the end. The report says whether the change would have passed, what broke, how much of\n" +
 			"the original the copy covers, and how long the change of the original would take. Theseus does not\n" +
 			"contact the cluster of the snapshot.\n\n" +
-			"The scratch cluster must have the same network as the original, and at least one node for each\n" +
-			"class of nodes: nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get\n" +
+			"The scratch cluster must have the same network as the original, or none: then --network-manifest\n" +
+			"installs it. The network gets the original's settings until the copy is removed, as far as the\n" +
+			"scratch cluster can have them. The scratch cluster needs at least one node for each class of\n" +
+			"nodes: nodes that are alike in role, labels, taints, capacity and kernel. Its nodes get\n" +
 			"the labels and taints of their class until the copy is removed. The copy has the original's\n" +
 			"namespaces, workloads, Services, policies, budgets, quotas and webhooks. Its containers run a\n" +
 			"stand-in program from the agent's image, which opens the same ports and answers probes. Images,\n" +
@@ -97,7 +105,10 @@ func NewCommand(a *app.App) *cobra.Command {
 	}
 	flags := command.Flags()
 	o.registerFrom(flags)
-	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the pods of the copy are ready")
+	flags.StringVar(&o.network, "network-manifest", "", "FILE that installs the original's network, in the same "+
+		"version, on a scratch cluster without a network; removed with the copy")
+	flags.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait until the network and the pods of the copy "+
+		"are ready")
 	flags.DurationVar(&o.patience, "patience", 0, "longest time that the run on the copy waits for the pods of a node "+
 		"to move (default: as on the original, at least 10 min)")
 	flags.BoolVar(&o.keep, "keep", false, "leave the copy on the scratch cluster at the end")
@@ -182,6 +193,11 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 		return spec, exit.Fail(exit.Usage, "save the snapshot to a file, and name that",
 			"--from - cannot be rehearsed: the snapshot is read more than once")
 	}
+	if o.network != "" {
+		if err := o.readNetwork(a); err != nil {
+			return spec, err
+		}
+	}
 	if err := scratchNamed(a); err != nil {
 		return spec, err
 	}
@@ -190,6 +206,20 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 			"rehearse asks before it changes the scratch cluster, and the input is not a terminal")
 	}
 	return spec, nil
+}
+
+// readNetwork reads the manifest of the scratch cluster's network.
+func (o *options) readNetwork(a *app.App) (err error) {
+	if o.manifest, err = survey.Manifest(o.network); err != nil {
+		return fmt.Errorf("--network-manifest: %w", err)
+	}
+	snapshot, _, err := kube.ReadFiles(a.Version, strings.NewReader(""), o.network)
+	if err != nil {
+		return exit.Fail(exit.Usage, "name the file that installs the network on a new cluster",
+			"--network-manifest: %w", err)
+	}
+	o.installs = drivers.All().Detect(snapshot)
+	return nil
 }
 
 // scratchNamed demands that the user names the scratch cluster: the current context of a kubeconfig is often the
@@ -207,6 +237,8 @@ func scratchNamed(a *app.App) error {
 type original struct {
 	rehearsal.Side
 	plan *plan.Plan
+	// after is the network after the change; nil if that stays.
+	after *cni.Installation
 }
 
 // rehearse makes the copy, runs the change on it, and removes it.
@@ -255,8 +287,14 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		}
 	}
 	// it may have changed since
-	if _, _, err := free(ctx, a, s, from.Side.Snapshot, []*cni.Installation{from.Network}); err != nil {
+	now, theirs, err := o.free(ctx, a, s, from.Side.Snapshot, []*cni.Installation{from.Network})
+	if err != nil {
 		return err
+	}
+	if made.Network.Links {
+		if made, err = o.measured(ctx, a, from, now, theirs, made); err != nil {
+			return err
+		}
 	}
 	result, end := o.onCopy(ctx, a, s, spec, from, made)
 	kept, end := o.removed(ctx, a, s, end)
@@ -274,13 +312,19 @@ func where(a *app.App, client *kube.Client) string {
 
 // free reads the scratch cluster, and refuses one that is the original, has another network, is not empty, or is being
 // changed.
-func free(ctx context.Context, a *app.App, s *scratch.Scratch, before *cluster.Snapshot,
+func (o *options) free(ctx context.Context, a *app.App, s *scratch.Scratch, before *cluster.Snapshot,
 	ours []*cni.Installation) (now *cluster.Snapshot, theirs []*cni.Installation, err error) {
 	if now, err = kube.Snapshot(ctx, s.Client, a.Version, time.Now()); err != nil {
 		return nil, nil, err
 	}
 	theirs = drivers.All().Detect(now)
-	if err := rehearsal.Same(before, now, ours, theirs); err != nil {
+	if o.manifest != nil {
+		err = rehearsal.Bare(before, now, ours, theirs)
+		theirs = o.installs
+	} else {
+		err = rehearsal.Same(before, now, ours, theirs)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	if err := rehearsal.Empty(now, theirs); err != nil {
@@ -318,7 +362,12 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 		return from, nil, err
 	}
 	ours := drivers.All().Detect(before)
-	now, theirs, err := free(ctx, a, s, before, ours)
+	if o.manifest != nil {
+		if err := rehearsal.Fits(ours, o.installs); err != nil {
+			return from, nil, err
+		}
+	}
+	now, theirs, err := o.free(ctx, a, s, before, ours)
 	if err != nil {
 		return from, nil, err
 	}
@@ -328,10 +377,34 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 	if err != nil {
 		return from, nil, fmt.Errorf("on the original: %w", err)
 	}
-	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p}
-	made, err = rehearsal.Make(before, now, ours, theirs, rehearsal.Options{Image: p.Change.AgentImage,
-		Ignore: o.ignore, Certify: scratch.Certify, After: checked.Pass.Target})
+	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p,
+		checked.Pass.Target}
+	made, err = o.make(from, now, theirs)
 	return from, made, err
+}
+
+// make decides on the copy.
+func (o *options) make(from original, now *cluster.Snapshot, theirs []*cni.Installation) (*rehearsal.Copy, error) {
+	return rehearsal.Make(from.Snapshot, now, []*cni.Installation{from.Network}, theirs,
+		rehearsal.Options{Image: from.plan.Change.AgentImage, Ignore: o.ignore, Certify: scratch.Certify,
+			After: from.after, Manifest: o.manifest})
+}
+
+// measured decides on the copy again, with the MTU of the scratch cluster's links, and says what it cannot have because
+// of that.
+func (o *options) measured(ctx context.Context, a *app.App, from original, now *cluster.Snapshot,
+	theirs []*cni.Installation, before *rehearsal.Copy) (made *rehearsal.Copy, err error) {
+	fmt.Fprintln(a.Err, "reading the MTU of the scratch cluster's links, since the original sets that of pods")
+	if now.Facts, err = survey.LookAtNodes(ctx, a, now, from.plan.Change.AgentImage); err != nil {
+		return nil, err
+	}
+	if made, err = o.make(from, now, theirs); err != nil {
+		return nil, err
+	}
+	for _, lack := range made.NewLacks(before) {
+		fmt.Fprintf(a.Err, "note: not in the copy: %s: %s\n", printable.Line(lack.What), printable.Line(lack.Follows))
+	}
+	return made, nil
 }
 
 // blocking lets findings through, and no notes: those are about a plan that is not applied.
@@ -348,6 +421,12 @@ func (b blocking) Write(data []byte) (int, error) {
 // ended.
 func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, spec v1alpha1.ChangeSpec, from original,
 	made *rehearsal.Copy) (r *result, _ error) {
+	if text := made.Network.Text(); text != "" {
+		fmt.Fprintln(a.Err, text)
+		if err := s.Network(ctx, made, o.wait); err != nil {
+			return nil, fmt.Errorf("the network of the copy: %w", err)
+		}
+	}
 	fmt.Fprintf(a.Err, "making the copy: %s\n", cluster.Count(len(made.Objects), "object"))
 	if err := s.Make(ctx, made); err != nil {
 		return nil, fmt.Errorf("the copy: %w", err)
@@ -557,8 +636,15 @@ func (o *options) removed(ctx context.Context, a *app.App, s *scratch.Scratch, e
 }
 
 func said(done scratch.Removed) string {
-	return fmt.Sprintf("the copy is removed: %s and %s, and %s as before", cluster.Count(done.Namespaces, "namespace"),
+	text := fmt.Sprintf("the copy is removed: %s and %s, and %s as before", cluster.Count(done.Namespaces, "namespace"),
 		cluster.Count(done.Objects, "other object"), cluster.Count(done.Nodes, "node"))
+	if done.Changed > 0 {
+		text += fmt.Sprintf("; %s of its network as before", cluster.Count(done.Changed, "object"))
+	}
+	if done.Network > 0 {
+		text += fmt.Sprintf("; %s of its network removed", cluster.Count(done.Network, "object"))
+	}
+	return text
 }
 
 // newRemove makes the command theseus rehearse remove.
@@ -643,6 +729,12 @@ func listed(to io.Writer, parts scratch.Parts) error {
 	}
 	for _, object := range parts.Objects {
 		fmt.Fprintf(&b, "delete   %s\n", printable.Line(object.String()))
+	}
+	for _, object := range parts.Network {
+		fmt.Fprintf(&b, "delete   %s, of the network\n", printable.Line(object.String()))
+	}
+	for _, object := range parts.Changed {
+		fmt.Fprintf(&b, "restore  %s: its former settings\n", printable.Line(object.String()))
 	}
 	for _, node := range parts.Nodes {
 		fmt.Fprintf(&b, "restore  Node %s: its labels and taints\n", printable.Line(node))

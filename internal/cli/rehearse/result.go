@@ -116,8 +116,9 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 		all = append(all, "quotas and LimitRanges differ from those of the original: "+strings.Join(missing, ", "))
 	}
 	for _, area := range coverage {
-		if area.Area == "settings" && area.Alike < area.All {
-			all = append(all, "settings differ: "+strings.Join(area.Not, "; "))
+		if area.IsSettings() && area.Alike < area.All {
+			all = append(all, strings.Replace(area.Area, "settings", "settings differ", 1)+": "+
+				strings.Join(area.Not, "; "))
 		}
 		if len(area.Unevaluated) > 0 {
 			all = append(all, "policies that are not evaluated are not in the copy: "+

@@ -21,8 +21,17 @@ func readManifest(change v1alpha1.ChangeSpec) (objects []unstructured.Unstructur
 	case from != nil && change.Manifest == "":
 		objects, err = kube.DecodeObjects("manifestFrom.inline", strings.NewReader(from.Inline))
 	case change.Manifest != "":
-		objects, err = kube.ReadObjects(change.Manifest)
+		return Manifest(change.Manifest)
 	}
+	return decoded(objects, err)
+}
+
+// Manifest decodes a file of manifests. One that has secrets is refused.
+func Manifest(file string) ([]unstructured.Unstructured, error) {
+	return decoded(kube.ReadObjects(file))
+}
+
+func decoded(objects []unstructured.Unstructured, err error) ([]unstructured.Unstructured, error) {
 	if err != nil {
 		hint := exit.HintOf(err)
 		if hint == "" {

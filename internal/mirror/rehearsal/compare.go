@@ -49,8 +49,9 @@ type Side struct {
 // Covered compares the original with the copy, as it is after it was made and before the change. checks are the IDs of
 // all checks; unplaced are the workloads that found no node.
 func (c *Copy) Covered(original, copy Side, checks, unplaced []string) []Coverage {
-	all := []Coverage{c.nodes(), c.placed(unplaced), settings(original, copy), evaluated(original, copy, checks),
-		verdicts(c, original, copy)}
+	all := []Coverage{c.nodes(), c.placed(unplaced), settings(original, copy)}
+	all = append(all, c.configured(original, copy)...)
+	all = append(all, evaluated(original, copy, checks), verdicts(c, original, copy))
 	if c.network.All > 0 {
 		c.network.Area = "network's objects"
 		all = append(all, c.network)
@@ -94,7 +95,7 @@ func (c *Copy) placed(unplaced []string) Coverage {
 
 // settings compares what the two networks and clusters are set to.
 func settings(original, copy Side) Coverage {
-	covered := Coverage{Area: "settings"}
+	covered := Coverage{Area: settingsArea}
 	ours, theirs := original.Network.Capabilities, copy.Network.Capabilities
 	compare := func(name string, a, b any) {
 		covered.add(a == b, fmt.Sprintf("%s: %s in the original, %s in the copy", name, orNone(a), orNone(b)))

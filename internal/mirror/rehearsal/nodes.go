@@ -318,7 +318,8 @@ func (m *maker) cast(control bool) error {
 		}
 	}
 	for _, node := range byName(m.scratch.Nodes) {
-		if joint.IsControlPlane(node) == control && cluster.NodeReady(node) && !node.Spec.Unschedulable {
+		ready := cluster.NodeReady(node) || m.options.Manifest != nil && waitsForNetwork(node)
+		if joint.IsControlPlane(node) == control && ready && !node.Spec.Unschedulable {
 			nodes = append(nodes, node)
 		}
 	}

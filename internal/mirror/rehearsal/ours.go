@@ -2,6 +2,7 @@ package rehearsal
 
 import (
 	"bytes"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -11,7 +12,8 @@ import (
 // managedFields it is a rehearsal that set it. The label alone is not believed: controllers copy labels, and people
 // write them.
 func Made(live metav1.Object) bool {
-	return live.GetLabels()[MarkLabel] != "" && wrote(live, "labels", MarkLabel)
+	mark := live.GetLabels()[MarkLabel]
+	return mark != "" && !strings.HasPrefix(mark, changedPrefix) && wrote(live, "labels", MarkLabel)
 }
 
 // wrote reports whether Manager owns a label or an annotation of a live object.

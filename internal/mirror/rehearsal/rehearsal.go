@@ -49,6 +49,8 @@ type Options struct {
 	Certify func(names []string) (Certificate, error)
 	// After is the network after the change; nil if that stays.
 	After *cni.Installation
+	// Manifest installs the network on a scratch cluster that has none; nil if it has one.
+	Manifest []unstructured.Unstructured
 }
 
 // Copy is a small copy of a cluster.
@@ -79,6 +81,8 @@ type Copy struct {
 	// Services that stand-ins ask and the original does not have, and objects of the network.
 	Traffic []Pair `json:"traffic,omitempty"`
 	Extra   int    `json:"-"`
+	// Network is what the scratch cluster's network gets, before anything else.
+	Network Network `json:"network"`
 	// Pods is how many pods the copy has at least, without those of DaemonSets.
 	Pods int `json:"pods"`
 	// Share is how many nodes the copy has for one of the original's, at most 1.
@@ -190,16 +194,26 @@ func oneNetwork(ours []*cni.Installation) error {
 	return nil
 }
 
-// Same refuses a scratch cluster that is the original, or whose network is not the original's.
-func Same(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation) error {
-	const prepare = "install the original's network there first; theseus rehearse does not install it yet"
-	switch {
-	case scratch.UID == "":
+// another refuses a scratch cluster that is the original.
+func another(original, scratch *cluster.Snapshot) error {
+	switch scratch.UID {
+	case "":
 		return refuse("use a user who may read namespaces",
 			"the scratch cluster does not say which cluster it is: the UID of its Namespace kube-system cannot be read")
-	case scratch.UID == original.UID:
+	case original.UID:
 		return refuse("name another cluster with --context",
 			"the scratch cluster is the original itself: the snapshot was taken there")
+	}
+	return nil
+}
+
+// Same refuses a scratch cluster that is the original, or whose network is not the original's.
+func Same(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation) error {
+	const prepare = "install the original's network there first; on a cluster without a network, " +
+		"--network-manifest FILE does that"
+	switch {
+	case another(original, scratch) != nil:
+		return another(original, scratch)
 	case oneNetwork(ours) != nil:
 		return oneNetwork(ours)
 	case len(theirs) == 0:
@@ -331,6 +345,9 @@ func Make(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation,
 		defaults: map[string]*defaults{}, factor: map[corev1.ResourceName]float64{},
 	}
 	if err := m.classes(); err != nil {
+		return nil, err
+	}
+	if err := m.networkSettings(theirs); err != nil {
 		return nil, err
 	}
 	m.namespaces()

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
 // maxListed is how many lines of a list are printed; JSON has all.
@@ -70,6 +71,10 @@ func (c *Copy) Tables() []Table {
 			"Quotas (bounded when the pods of the copy are ready, so that the same further pods fit)",
 			[]string{"QUOTA", "RESOURCE", "USED", "ALLOWED"}, bounds, func(row [4]string) []string { return row[:] }))
 	}
+	if len(c.Network.Said) > 0 {
+		all = append(all, tableOf("Settings of the network", []string{"OBJECT", "IN THE COPY"}, c.Network.Said,
+			func(o cni.CopiedObject) []string { return []string{o.Object, o.Copy} }))
+	}
 	if len(c.Left) > 0 {
 		all = append(all, tableOf("Objects that are not copied", nil, c.Left,
 			func(l Left) []string { return []string{l.Object, l.Why} }))
@@ -103,15 +108,7 @@ func (c *Copy) Text(to io.Writer) error {
 
 // Sum counts the objects of the copy.
 func (c *Copy) Sum() string {
-	kinds := map[string]int{}
-	for _, object := range c.All() {
-		kinds[object.GetKind()]++
-	}
-	var counts []string
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		counts = append(counts, fmt.Sprintf("%s %d", kind, kinds[kind]))
-	}
-	return fmt.Sprintf("The copy has %s: %s.", cluster.Count(len(c.All()), "object"), strings.Join(counts, ", "))
+	return fmt.Sprintf("The copy has %s.", sumOf(c.All()))
 }
 
 // Text prints what a scratch cluster needs.

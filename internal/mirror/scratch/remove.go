@@ -31,6 +31,7 @@ type Part struct {
 
 	resource schema.GroupVersionResource
 	uid      types.UID
+	network  bool // it is of the network
 }
 
 // asks is 1 for a webhook configuration, and 0 for others.
@@ -49,6 +50,9 @@ type Parts struct {
 	Namespaces, Objects []Part
 	// Nodes are those that a rehearsal changed.
 	Nodes []string
+	// Network are the objects of a network that a rehearsal installed, and of its settings; Changed had others before.
+	// Both are needed until no pod of the copy is left.
+	Network, Changed []Part
 	// Others have the label, and no rehearsal set it: they stay.
 	Others []Part
 	// Unread are kinds and API groups that could not be read, with the reason: they may have more.
@@ -56,10 +60,12 @@ type Parts struct {
 }
 
 // None reports whether there is nothing to remove.
-func (p Parts) None() bool { return len(p.Namespaces)+len(p.Objects)+len(p.Nodes) == 0 }
+func (p Parts) None() bool {
+	return len(p.Namespaces)+len(p.Objects)+len(p.Nodes)+len(p.Network)+len(p.Changed) == 0
+}
 
-// Removed counts what Remove has removed.
-type Removed struct{ Objects, Namespaces, Nodes int }
+// Removed counts what Remove has removed, and the objects that have their former settings again (Changed).
+type Removed struct{ Objects, Namespaces, Nodes, Network, Changed int }
 
 // Find lists the parts of copies, of whichever original.
 func (s *Scratch) Find(ctx context.Context) (Parts, error) {
@@ -74,10 +80,15 @@ func (s *Scratch) Find(ctx context.Context) (Parts, error) {
 		if err != nil {
 			return parts, err
 		}
-		if kind.resource.Group == "" && kind.resource.Resource == "namespaces" {
-			parts.Namespaces = some
-		} else {
-			wide = append(wide, some...)
+		for _, part := range some {
+			switch {
+			case part.network:
+				parts.Network = append(parts.Network, part)
+			case kind.resource.Group == "" && kind.resource.Resource == "namespaces":
+				parts.Namespaces = append(parts.Namespaces, part)
+			default:
+				wide = append(wide, part)
+			}
 		}
 	}
 	for _, object := range wide {
@@ -131,6 +142,19 @@ func (s *Scratch) Remove(ctx context.Context, parts Parts) (done Removed, err er
 		}
 	}
 	if err := s.gone(ctx, deleted); err != nil {
+		return done, err
+	}
+	if done.Changed, err = s.takeBack(ctx, parts.Changed); err != nil {
+		return done, err
+	}
+	slices.SortStableFunc(parts.Network, func(a, b Part) int { return cmp.Compare(a.rank(), b.rank()) })
+	for _, object := range parts.Network {
+		if err := s.delete(ctx, object); err != nil {
+			return done, fmt.Errorf("%s: %w", object, err)
+		}
+		done.Network++
+	}
+	if err := s.gone(ctx, parts.Network); err != nil {
 		return done, err
 	}
 	if len(parts.Unread) > 0 {
@@ -203,8 +227,11 @@ func (s *Scratch) marked(ctx context.Context, kind kind, parts *Parts) (all []Pa
 	}
 	for i := range list.Items {
 		one := &list.Items[i]
-		part := Part{kind.name, one.GetNamespace(), one.GetName(), kind.resource, one.GetUID()}
+		part := Part{kind.name, one.GetNamespace(), one.GetName(), kind.resource, one.GetUID(),
+			one.GetLabels()[rehearsal.NetworkLabel] != ""}
 		switch {
+		case rehearsal.Changed(one):
+			parts.Changed = append(parts.Changed, part)
 		case rehearsal.Made(one):
 			all = append(all, part)
 		case !derived(one):

@@ -54,7 +54,7 @@ func (s *Scratch) call(ctx context.Context, do func(context.Context) error) erro
 // May refuses a user who lacks permissions to make the copy or to remove it, and names them.
 func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 	var all step.Step
-	for _, object := range made.All() {
+	for _, object := range slices.Concat(made.Network.All(), made.All()) {
 		all.Actions = append(all.Actions, step.Action{Do: step.Apply{Object: object}})
 	}
 	for _, node := range made.Nodes {

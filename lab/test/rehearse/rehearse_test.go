@@ -167,7 +167,7 @@ func result(t *testing.T, file string) {
 	if err := json.Unmarshal(data, &said); err != nil {
 		t.Fatal(err)
 	}
-	if !said.Passed || said.Report.Totals.Sent == 0 || len(said.Coverage) != 5 {
+	if !said.Passed || said.Report.Totals.Sent == 0 || len(said.Coverage) != 9 {
 		t.Errorf("%+v", said)
 	}
 	for _, area := range said.Coverage {
