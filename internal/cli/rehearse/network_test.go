@@ -29,11 +29,12 @@ func TestReadNetwork(t *testing.T) {
 		t.Errorf("%v: %+v", err, o.installs)
 	}
 	for name, c := range map[string]struct{ file, want string }{
-		"no file":   {filepath.Join(folder, "none.yaml"), "no such file"},
-		"empty":     {write("empty.yaml", "---\n"), "no Kubernetes object in it"},
-		"no YAML":   {write("bad.yaml", "a: ["), "--network-manifest: the manifest:"},
-		"a folder":  {folder, "is a directory"},
-		"a Secret":  {write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\n"), "the Secret"},
+		"no file":  {filepath.Join(folder, "none.yaml"), "no such file"},
+		"empty":    {write("empty.yaml", "---\n"), "no Kubernetes object in it"},
+		"no YAML":  {write("bad.yaml", "a: ["), "--network-manifest: the manifest:"},
+		"a folder": {folder, "is a directory"},
+		"a Secret": {write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\n"),
+			"the Secret"},
 		"no object": {write("none.yaml", "a: b\n"), "--network-manifest"},
 	} {
 		if name == "no file" {

@@ -55,16 +55,16 @@ func (m *maker) networkSettings(theirs []*cni.Installation) error {
 	m.install()
 	ours, there := m.networks[0], theirs[0]
 	if ours.Version != there.Version {
-		m.Lacks = append(m.Lacks, Lack{ours.Versioned(), fmt.Sprintf("the scratch cluster has %s: what differs between "+
-			"the versions is not rehearsed", there.Versioned())})
+		m.Lacks = append(m.Lacks, Lack{ours.Versioned(), fmt.Sprintf("the scratch cluster has %s: what differs "+
+			"between the versions is not rehearsed", there.Versioned())})
 	}
 	if mode, other := proxyMode(m.original), proxyMode(m.scratch); mode != other {
-		m.Lacks = append(m.Lacks, Lack{"kube-proxy's mode " + mode, fmt.Sprintf("that of the scratch cluster is %s, and "+
-			"stays: how connections to Services are kept is rehearsed with that", other)})
+		m.Lacks = append(m.Lacks, Lack{"kube-proxy's mode " + mode, fmt.Sprintf("that of the scratch cluster is %s, "+
+			"and stays: how connections to Services are kept is rehearsed with that", other)})
 	}
 	if n.copier == nil {
-		m.Lacks = append(m.Lacks, Lack{"settings of " + ours.Title(), "Theseus does not copy those of this network: the " +
-			"scratch cluster's network stays as it is"})
+		m.Lacks = append(m.Lacks, Lack{"settings of " + ours.Title(), "Theseus does not copy those of this network: " +
+			"the scratch cluster's network stays as it is"})
 		return nil
 	}
 	n.Links = slices.ContainsFunc(n.copier.Settings(m.original, m.original, nil), func(s cni.Setting) bool {
@@ -186,8 +186,8 @@ func Bare(original, scratch *cluster.Snapshot, ours, theirs []*cni.Installation)
 	if names[0] != ours[0].Versioned() || len(names) > 1 {
 		hint = "remove its network first, with what it left on the nodes; or name a cluster without a network"
 	}
-	return refuse(hint, "the scratch cluster has a network already, %s: --network-manifest is for a cluster without one",
-		strings.Join(names, " and "))
+	return refuse(hint, "the scratch cluster has a network already, %s: --network-manifest is for a cluster without "+
+		"one", strings.Join(names, " and "))
 }
 
 // was is what a rehearsal replaced in an object; it is the value of BeforeAnnotation.

@@ -76,7 +76,8 @@ func TestNetworkManifest(t *testing.T) {
 		err  error
 		want string
 	}{
-		"version": {Fits(ours, network("calico", "v3.30.1")), "installs calico v3.30.1, and the original has calico v3.31.0"},
+		"version": {Fits(ours, network("calico", "v3.30.1")),
+			"installs calico v3.30.1, and the original has calico v3.31.0"},
 		"kind":    {Fits(ours, network("flannel", "v3.31.0")), "installs flannel v3.31.0, and the original"},
 		"nothing": {Fits(ours, nil), "installs no network that Theseus knows"},
 		"two":     {Fits(ours, append(network("flannel", ""), ours...)), "installs flannel and calico"},
@@ -100,11 +101,13 @@ func TestInstalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest := cnitest.Documents(t, text)
+	const definition = "\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " +
+		"ippools.crd.projectcalico.org}\n"
+	manifest := cnitest.Documents(t, append(text, definition...)) // the file is without them
 	original, scratch := read(t, "odd.yaml"), read(t, "scratch.yaml")
 	network := cnitest.Snapshot(t, manifest)
-	const pool = "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: odd}\nspec: {cidr: 10.77.0.0/20, " +
-		"blockSize: 28}\n"
+	const pool = "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: odd}\nspec: {cidr: " +
+		"10.77.0.0/20, blockSize: 28}\n"
 	network.Other = append(network.Other, cnitest.Snapshot(t, cnitest.Documents(t, []byte(pool))).Other...)
 	original.DaemonSets = append(original.DaemonSets, network.DaemonSets...)
 	original.ConfigMaps = append(original.ConfigMaps, network.ConfigMaps...)
@@ -158,10 +161,13 @@ func TestInstalls(t *testing.T) {
 		t.Error(text)
 	}
 	copied := *original
-	covered := made.Covered(Side{original, ours[0], finding.Result{}}, Side{&copied, ours[0], finding.Result{}}, nil, nil)
+	covered := made.Covered(Side{original, ours[0], finding.Result{}}, Side{&copied, ours[0], finding.Result{}}, nil,
+		nil)
 	if !slices.ContainsFunc(covered, func(c Coverage) bool {
 		return c.Area == "settings: IPPools" && c.All > 0 && c.Alike == c.All && c.IsSettings()
-	}) || !slices.ContainsFunc(covered, func(c Coverage) bool { return c.Area == cni.AreaRanges && !c.IsSettings() }) {
+	}) || !slices.ContainsFunc(covered, func(c Coverage) bool {
+		return c.Area == cni.AreaRanges && !c.IsSettings()
+	}) {
 		t.Errorf("%+v", covered)
 	}
 }
@@ -180,8 +186,8 @@ func TestUnlikeNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := fmt.Sprint(made.Lacks)
-	for _, want := range []string{"weave 2.8.1 the scratch cluster has weave 2.6.5", "kube-proxy's mode ipvs that of the " +
-		"scratch cluster is nftables", "does not copy those of this network"} {
+	for _, want := range []string{"weave 2.8.1 the scratch cluster has weave 2.6.5", "kube-proxy's mode ipvs that of " +
+		"the scratch cluster is nftables", "does not copy those of this network"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing: %s", want, said)
 		}

@@ -88,8 +88,8 @@ func (s *Scratch) putOnce(ctx context.Context, object *unstructured.Unstructured
 		}
 		if _, configures := object.Object["spec"]; !configures && object.Object["data"] == nil ||
 			rehearsal.Runs(object) || object.GetKind() == "CustomResourceDefinition" {
-			return &cni.Refusal{Message: "the scratch cluster has such an object already, which this rehearsal did not " +
-				"make; it stays as it is", Hint: "remove the network that left it, or leave out --network-manifest"}
+			return &cni.Refusal{Message: "the scratch cluster has such an object already, which this rehearsal did " +
+				"not make; it stays as it is", Hint: "remove the network that left it, or leave out --network-manifest"}
 		}
 		changed, err := rehearsal.Change(live, object, restart)
 		if err != nil || changed == nil {
@@ -224,7 +224,10 @@ func (s *Scratch) takeBack(ctx context.Context, parts []Part) (n int, err error)
 			})
 		}
 		err := change()
-		for tries := 0; apierrors.IsConflict(err) && tries < mostConflicts && outage.Sleep(ctx, lookAgain/4) == nil; tries++ {
+		for tries := 0; apierrors.IsConflict(err) && tries < mostConflicts; tries++ {
+			if outage.Sleep(ctx, lookAgain/4) != nil {
+				break
+			}
 			err = change()
 		}
 		switch {

@@ -19,6 +19,18 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// definition is the CRD of Calico's pools.
+const definition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ippools.crd.projectcalico.org}
+spec:
+  group: crd.projectcalico.org
+  names: {kind: IPPool, listKind: IPPoolList, plural: ippools, singular: ippool}
+  scope: Cluster
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
 // TestNetworkAPIServer: a real API server takes Calico's manifest and the settings of an original, although it serves
 // their kinds only then, and has none of it after the removal. Settings of a network that is there are changed, and
 // are as before after the removal; an object that another program made since stays.
@@ -30,6 +42,7 @@ func TestNetworkAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	text = append(append(text, "\n---\n"...), definition...) // the file is without them
 	mark := func(documents []unstructured.Unstructured) (all []*unstructured.Unstructured) {
 		for i := range documents {
 			labels := documents[i].GetLabels()
@@ -52,8 +65,8 @@ func TestNetworkAPIServer(t *testing.T) {
 		}
 		return cni.FieldText(pool.Object["spec"])
 	}
-	const pool = "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: odd}\nspec: {cidr: 10.77.0.0/20, " +
-		"blockSize: 28, ipipMode: Never, vxlanMode: Always}\n"
+	const pool = "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: odd}\nspec: {cidr: " +
+		"10.77.0.0/20, blockSize: 28, ipipMode: Never, vxlanMode: Always}\n"
 	made := &rehearsal.Copy{Of: "of", Network: rehearsal.Network{Installs: mark(cnitest.Documents(t, text)),
 		Settings: mark(cnitest.Documents(t, []byte(pool)))}}
 	for range 2 {
@@ -88,15 +101,18 @@ func TestNetworkAPIServer(t *testing.T) {
 	agent := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: "calico-node"}
 	const settings = "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: odd}\nspec: {cidr: " +
 		"10.77.0.0/20, blockSize: 28, ipipMode: Always, natOutgoing: true}\n---\n" +
-		"apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: more}\nspec: {cidr: 10.78.0.0/20}\n---\n" +
-		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: calico-config, namespace: kube-system}\ndata: {veth_mtu: '1380'}\n"
+		"apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: more}\nspec: {cidr: 10.78.0.0/20}\n" +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: calico-config, namespace: kube-system}\n" +
+		"data: {veth_mtu: '1380'}\n"
 	made = &rehearsal.Copy{Of: "of", Network: rehearsal.Network{Settings: mark(cnitest.Documents(t, []byte(settings))),
 		Restart: []step.Ref{agent}}}
-	if err := s.Network(t.Context(), made, 2*time.Second); err == nil || !strings.Contains(err.Error(), "is not ready") {
+	if err := s.Network(t.Context(), made, 2*time.Second); err == nil ||
+		!strings.Contains(err.Error(), "is not ready") {
 		t.Fatal(err)
 	}
 	restarted := func() string {
-		set, err := s.Client.Typed.AppsV1().DaemonSets("kube-system").Get(t.Context(), "calico-node", metav1.GetOptions{})
+		set, err := s.Client.Typed.AppsV1().DaemonSets("kube-system").Get(t.Context(), "calico-node",
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

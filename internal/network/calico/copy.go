@@ -308,7 +308,8 @@ func (k *copier) configurations(kind string, fit func(name string, spec map[stri
 		fit(said, spec)
 		if had, again := of[name]; again {
 			if !equality.Semantic.DeepEqual(had, spec) {
-				k.Lack(said, fmt.Sprintf("%s plays another node with other settings, and has those", name[len(perNode):]))
+				k.Lack(said, fmt.Sprintf("%s plays another node with other settings, and has those",
+					name[len(perNode):]))
 			}
 			continue
 		}

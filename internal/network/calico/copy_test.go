@@ -42,8 +42,8 @@ func object(kind, name, spec string) string {
 }
 
 func node(name, address, ranges string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDR: %s, podCIDRs: ['%s']}\nstatus: "+
-		"{addresses: [{type: InternalIP, address: %s}]}", name, ranges, ranges, address)
+	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDR: %s, podCIDRs: ['%s']}\n"+
+		"status: {addresses: [{type: InternalIP, address: %s}]}", name, ranges, ranges, address)
 }
 
 const service = "apiVersion: v1\nkind: Service\nmetadata: {name: kubernetes, namespace: default}\nspec: {clusterIP: " +
@@ -111,8 +111,9 @@ func TestCopy(t *testing.T) {
 	}
 	said := fmt.Sprint(got.Said, got.Lacks)
 	for _, text := range []string{"with its range 10.9.0.0/16 instead of 10.1.0.0/16", "IPPool main: blockSize 28",
-		"made with its own range 10.2.0.0/16", "{IPPool overlaps with 10.96.0.0/16 it overlaps the address 10.96.0.1 of " +
-			"its Service", "part of 10.9.0.0/16 is free", "IPPool six it has no IPv4 range", "natOutgoingAddress", "vxlanMTU 1480",
+		"made with its own range 10.2.0.0/16", "{IPPool overlaps with 10.96.0.0/16 it overlaps the address 10.96.0.1 " +
+			"of its Service", "part of 10.9.0.0/16 is free", "IPPool six it has no IPv4 range", "natOutgoingAddress",
+		"vxlanMTU 1480",
 		"node.node-2 s-1 plays another node with other settings", "nodeToNodeMeshEnabled false BGPPeer rack is not in",
 		"serviceClusterIPs"} {
 		if !strings.Contains(said, text) {

@@ -189,7 +189,8 @@ func Within(whole, part netip.Prefix) bool {
 func Fit(within, like netip.Prefix, several int, taken []netip.Prefix) netip.Prefix {
 	length := max(like.Bits(), within.Bits()+bits.Len(uint(max(several, 1)-1)))
 	const most = 1 << 16
-	for n, at := 0, netip.PrefixFrom(within.Addr(), length); n < most && at.IsValid() && within.Contains(at.Addr()); n++ {
+	at := netip.PrefixFrom(within.Addr(), length)
+	for n := 0; n < most && at.IsValid() && within.Contains(at.Addr()); n++ {
 		if !slices.ContainsFunc(taken, at.Overlaps) {
 			return at
 		}

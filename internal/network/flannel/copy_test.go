@@ -76,8 +76,8 @@ func TestCopy(t *testing.T) {
 			unlike = append(unlike, s.Area+" "+s.Name)
 		}
 	}
-	if want := []string{"ranges of pods Network", "net-conf.json Backend.Port", "MTU Backend.MTU"}; !slices.Equal(unlike,
-		want) {
+	if want := []string{"ranges of pods Network", "net-conf.json Backend.Port", "MTU Backend.MTU"}; !slices.Equal(
+		unlike, want) {
 		t.Errorf("not alike: %q", unlike)
 	}
 }
