@@ -30,17 +30,30 @@ func (c Config) pki(name string) string { return filepath.Join(c.PKI, name) }
 // namespace default: tests run Theseus as one of these.
 const Operator = "theseus"
 
-// audit is the policy of the audit log: requests of operators, and of no other users.
-const audit = `apiVersion: audit.k8s.io/v1
+// Agents is the name of the user of Theseus' agents.
+const Agents = "system:serviceaccount:theseus-system:theseus-agent"
+
+// audit is the policy of the audit log: requests of operators and of the Audited, and of no other users.
+func (c Config) audit() string {
+	rules := ""
+	for _, user := range append([]string{Operator}, c.Audited...) {
+		rules += "- {level: Metadata, users: [\"" + user + "\"]}\n"
+	}
+	return `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
-- {level: Metadata, users: [` + Operator + `]}
-- {level: Metadata, userGroups: ["system:serviceaccounts:default"]}
+` + rules + `- {level: Metadata, userGroups: ["system:serviceaccounts:default"]}
 - {level: None}
 `
+}
 
-// AuditLog is the file of the audit log, which rotates before it has 100 MB.
+// AuditLogs are the files of the audit log until now: it begins another one before one has 100 MB.
+func (c Config) AuditLogs() ([]string, error) {
+	return filepath.Glob(filepath.Join(c.Logs, AuditName+"*.log"))
+}
+
+// AuditLog is the file of the audit log that is written now.
 func (c Config) AuditLog() string { return filepath.Join(c.Logs, AuditName+".log") }
 
 // AuditName is the name of the audit log among the logs of the components.

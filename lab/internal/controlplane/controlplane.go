@@ -29,12 +29,14 @@ const Stage = "_control-plane"
 
 // Config is the control plane's configuration, which it reads from descriptor 3 at its start.
 type Config struct {
-	Lab    spec.Lab
-	PKI    string // directory with the files of WritePKI
-	Data   string // etcd's directory
-	Logs   string
-	Ports  Ports          // zero: those in a namespace of its own
-	Routes []fabric.Route // to the pods, where the network does not masquerade them
+	Lab   spec.Lab
+	PKI   string // directory with the files of WritePKI
+	Data  string // etcd's directory
+	Logs  string
+	Ports Ports // zero: those in a namespace of its own
+	// Audited are users whose requests are in the audit log, besides those of operators.
+	Audited []string
+	Routes  []fabric.Route // to the pods, where the network does not masquerade them
 }
 
 // Run is process 1 of the control plane. It only returns if it could not start.
@@ -136,7 +138,7 @@ func (c Config) WritePKI(p *pki.Lab) error {
 		"sa.pub": p.ServiceAccount.Cert, "sa.key": p.ServiceAccount.Key,
 		"controller-manager.conf": pki.Kubeconfig(c.Lab.Name, local, p.CA, p.ControllerManager),
 		"scheduler.conf":          pki.Kubeconfig(c.Lab.Name, local, p.CA, p.Scheduler),
-		"audit.yaml":              []byte(audit),
+		"audit.yaml":              []byte(c.audit()),
 	}
 	if err := os.MkdirAll(c.PKI, 0o700); err != nil {
 		return err

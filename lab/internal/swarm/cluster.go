@@ -85,7 +85,7 @@ type program struct {
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{Options: o, lab: spec.Lab{Name: "swarm"}, runs: map[string]program{}}
 	c.config = controlplane.Config{Lab: c.lab, PKI: filepath.Join(o.Dir, "pki"), Data: filepath.Join(o.Dir, "data"),
-		Logs: filepath.Join(o.Dir, "logs")}
+		Logs: filepath.Join(o.Dir, "logs"), Audited: []string{controlplane.Agents}}
 	for _, dir := range []string{c.config.Data, c.config.Logs} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return c, err

@@ -118,32 +118,43 @@ type Load struct {
 	Bytes    map[string]float64 // of the answers to GET and LIST, by the same
 	Watched  map[string]float64 // bytes of the events of watches, by resource
 	Theseus  map[string]float64 // requests of theseus alone, by verb and resource
+	Agents   map[string]float64 // of Theseus' agents, by the same
 }
 
-// Load reads the API server's metrics, and its audit log for those of theseus.
+// Load reads the API server's metrics, and its audit log for those of theseus and of its agents.
 func (c *Cluster) Load(ctx context.Context) (Load, error) {
-	load := Load{Theseus: map[string]float64{}}
+	load := Load{Theseus: map[string]float64{}, Agents: map[string]float64{}}
 	text, err := c.Kubectl(ctx, "", "get", "--raw", "/metrics")
 	if err != nil {
 		return load, err
 	}
 	load.Requests, load.Bytes = sums(text, "apiserver_request_total"), sums(text, "apiserver_response_sizes_sum")
 	load.Watched = sums(text, "apiserver_watch_events_sizes_sum")
-	file, err := os.Open(c.config.AuditLog())
-	if errors.Is(err, os.ErrNotExist) {
-		return load, nil
+	logs, err := c.config.AuditLogs()
+	for _, log := range logs {
+		err = errors.Join(err, load.add(log))
 	}
+	return load, err
+}
+
+// add counts the requests in one file of an audit log.
+func (l Load) add(log string) error {
+	file, err := os.Open(log)
 	if err != nil {
-		return load, err
+		return err
 	}
 	defer file.Close()
 	events, err := audit.Read(file)
 	for _, event := range events {
-		if event.User.Username == controlplane.Operator {
-			load.Theseus[key(event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource)]++
+		what := key(event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource)
+		switch event.User.Username {
+		case controlplane.Operator:
+			l.Theseus[what]++
+		case controlplane.Agents:
+			l.Agents[what]++
 		}
 	}
-	return load, err
+	return err
 }
 
 // verbs are the names of the API server's verbs in its metrics, by those in its audit log. Metrics tell server-side
@@ -191,7 +202,7 @@ func (l Load) Since(before Load) Load {
 		return grown
 	}
 	return Load{less(l.Requests, before.Requests), less(l.Bytes, before.Bytes), less(l.Watched, before.Watched),
-		less(l.Theseus, before.Theseus)}
+		less(l.Theseus, before.Theseus), less(l.Agents, before.Agents)}
 }
 
 // Report is a whole change and what it took.
@@ -202,13 +213,17 @@ type Report struct {
 	Load        Load
 }
 
-// shown is how many rows of requests are printed.
-const shown = 25
+// Of the requests, the most frequent are printed, and those that theseus and its agents have made that often for a node.
+const (
+	shown     = 25
+	shownNode = 0.3
+)
 
 // Print prints the tables.
 func (r Report) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	total, bytes, own := sum(r.Load.Requests), sum(r.Load.Bytes), sum(r.Load.Theseus)
+	total, bytes, nodes := Sum(r.Load.Requests), Sum(r.Load.Bytes), float64(r.Nodes)
+	own, agents := Sum(r.Load.Theseus), Sum(r.Load.Agents)
 	writes := 0.0
 	for key, n := range r.Load.Requests {
 		if verb, _, _ := strings.Cut(key, " "); slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"},
@@ -223,23 +238,33 @@ func (r Report) Print(out io.Writer) error {
 		r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
 		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20,
 		r.Apply.CPU.Seconds(), float64(r.Apply.Disk)/1e6)
-	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tWRITES A SECOND\tREAD MB\tREPORTS READ "+
+	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tOF AGENTS A NODE\tWRITES A SECOND\tREAD MB\tREPORTS READ "+
 		"MB\tGATES\tREPORTS kB A NODE AND GATE")
-	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n",
-		total, own, own/float64(r.Nodes), writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6, gates,
-		reports/1e3/float64(r.Nodes)/max(gates, 1))
-	fmt.Fprintln(table, "\nREQUEST\tALL\tOF THESEUS\tOF THESEUS A NODE\tREAD MB (ALL)")
-	keys := slices.SortedFunc(maps.Keys(r.Load.Requests), func(a, b string) int {
+	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n",
+		total, own, own/nodes, agents/nodes, writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6, gates,
+		reports/1e3/nodes/max(gates, 1))
+	fmt.Fprintln(table, "\nREQUEST\tALL\tOF THESEUS\tOF THESEUS A NODE\tOF AGENTS A NODE\tREAD MB (ALL)")
+	keys := map[string]bool{}
+	for _, by := range []map[string]float64{r.Load.Requests, r.Load.Theseus, r.Load.Agents} {
+		for key := range by {
+			keys[key] = true
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(keys), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Load.Requests[b], r.Load.Requests[a]), cmp.Compare(a, b))
 	})
-	for _, key := range keys[:min(shown, len(keys))] {
-		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\n", key, r.Load.Requests[key], r.Load.Theseus[key],
-			r.Load.Theseus[key]/float64(r.Nodes), r.Load.Bytes[key]/1e6)
+	for i, key := range sorted {
+		own, agents := r.Load.Theseus[key]/nodes, r.Load.Agents[key]/nodes
+		if i < shown || own >= shownNode || agents >= shownNode {
+			fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\n", key, r.Load.Requests[key], r.Load.Theseus[key],
+				own, agents, r.Load.Bytes[key]/1e6)
+		}
 	}
 	return table.Flush()
 }
 
-func sum(of map[string]float64) (total float64) {
+// Sum adds up requests.
+func Sum(of map[string]float64) (total float64) {
 	for _, n := range of {
 		total += n
 	}

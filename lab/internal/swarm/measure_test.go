@@ -45,6 +45,7 @@ func TestPrint(t *testing.T) {
 	report := Report{Nodes: 10, Pods: 20, Estimate: 200 * time.Second, Apply: Run{Said: "  1.0 gate: pass\n" +
 		"  2.0 gate: pass\n", Took: 100 * time.Second, CPU: 7 * time.Second, Disk: 3e6, Peak: 5 << 20},
 		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "POST pods": 100, "GET pods": 900},
+			Theseus: map[string]float64{"GET leases": 40}, Agents: map[string]float64{"GET leases": 110},
 			Bytes: map[string]float64{"LIST probereports": 1e6}, Watched: sums(
 				`apiserver_watch_events_sizes_sum{group="theseus.dev",resource="probereports",version="v1alpha1"} 3e+06`,
 				"apiserver_watch_events_sizes_sum")}}
@@ -52,7 +53,8 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := strings.Join(strings.Fields(out.String()), " ")
-	for _, want := range []string{"10 20 3m20s 1m40s 0.50 0 5 7 3 ", "1400 0 0 5.0 1.0 4.0 2 200 "} {
+	for _, want := range []string{"10 20 3m20s 1m40s 0.50 0 5 7 3 ", "1400 40 4 11 5.0 1.0 4.0 2 200 ",
+		"GET leases 0 40 4.0 11.0 0.0"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}

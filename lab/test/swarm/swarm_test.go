@@ -102,6 +102,33 @@ func TestManyFaults(t *testing.T) {
 	back(ctx, t, cluster, before)
 }
 
+// TestRequests: a whole change of 60 nodes asks the API server for no more than what this says, of theseus and of the
+// agents, for each node.
+func TestRequests(t *testing.T) {
+	rigtest.Full(t, "a whole change of 60 nodes of a swarm")
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+	defer cancel()
+	cluster := start(ctx, t, swarm.Options{Nodes: 60, Pods: 6, Strategy: "adopt", Times: 0.1})
+	report, err := cluster.Change(ctx, "--bake=2s")
+	if err != nil {
+		t.Error(err)
+	}
+	if err := report.Print(os.Stdout); err != nil {
+		t.Error(err)
+	}
+	if report.Apply.Code != 0 {
+		t.Fatalf("the change ended with %d", report.Apply.Code)
+	}
+	for who, one := range map[string]struct {
+		requests map[string]float64
+		most     float64
+	}{"theseus": {report.Load.Theseus, 240}, "the agents": {report.Load.Agents, 800}} {
+		if each := swarm.Sum(one.requests) / float64(report.Nodes); each > one.most || each == 0 {
+			t.Errorf("%.1f requests of %s for each node, want at most %.0f", each, who, one.most)
+		}
+	}
+}
+
 // meets calls functions when theseus says something, each once.
 type meets struct {
 	lock    sync.Mutex
