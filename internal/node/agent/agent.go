@@ -32,7 +32,6 @@ const (
 	beginning      = 4 * time.Second
 	retryInterval  = time.Second      // after the API could not be reached
 	callTimeout    = 10 * time.Second // for one request
-	watchTimeout   = 60 * time.Second // for one watch, so that a dead connection is noticed
 	verbTimeout    = 3 * time.Minute  // for one task
 	resumeInterval = 10 * time.Second // between two tries to end an interrupted move
 )

@@ -15,6 +15,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
+const (
+	// watchTimeout is the longest time of one watch. The next one goes on after its last event.
+	watchTimeout = 10 * time.Minute
+	// watchSilence is how long a watch may bring nothing. The API server sends a bookmark every minute, so a watch
+	// without one is dead, although its connection answers: client-go ends a connection that does not, within 45 s.
+	watchSilence = 75 * time.Second
+)
+
 // follow calls changed with all objects that the options select, at first and whenever one of them has
 // changed, until the context ends. It lists again after any failure, a second later at most, so that a task
 // does not wait for a back-off that an outage has grown.
@@ -30,7 +38,8 @@ func (a *Agent) follow(ctx context.Context, what string, client dynamic.Resource
 	}
 }
 
-// followOnce lists and watches until the watch ends, which is no error.
+// followOnce lists, and watches until a watch cannot go on after the one before. That is no error if one has brought
+// nothing for too long.
 func followOnce(ctx context.Context, client dynamic.ResourceInterface, options metav1.ListOptions,
 	changed func(map[string]*unstructured.Unstructured)) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -39,50 +48,82 @@ func followOnce(ctx context.Context, client dynamic.ResourceInterface, options m
 	if err != nil {
 		return err
 	}
-	objects := map[string]*unstructured.Unstructured{}
+	f := followed{client: client, options: options, changed: changed, objects: map[string]*unstructured.Unstructured{}}
 	for i := range list.Items {
-		objects[list.Items[i].GetName()] = &list.Items[i]
+		f.objects[list.Items[i].GetName()] = &list.Items[i]
 	}
-	changed(objects)
+	changed(f.objects)
 
-	options.ResourceVersion = list.GetResourceVersion()
-	options.TimeoutSeconds = new(int64(watchTimeout / time.Second))
-	ctx, cancel = context.WithTimeout(ctx, watchTimeout+callTimeout)
+	f.options.ResourceVersion, f.options.AllowWatchBookmarks = list.GetResourceVersion(), true
+	for ctx.Err() == nil {
+		begun := time.Now()
+		if goesOn, err := f.watch(ctx); err != nil || !goesOn {
+			return err
+		}
+		if time.Since(begun) < retryInterval {
+			_ = outage.Sleep(ctx, retryInterval)
+		}
+	}
+	return nil
+}
+
+// followed are the objects that are followed. The version in the options is that of the last event.
+type followed struct {
+	client  dynamic.ResourceInterface
+	options metav1.ListOptions
+	changed func(map[string]*unstructured.Unstructured)
+	objects map[string]*unstructured.Unstructured
+}
+
+// watch takes events over until the watch ends. goesOn is true if another one can go on after the last event.
+func (f *followed) watch(ctx context.Context) (goesOn bool, err error) {
+	// Agents that begin at the same moment must not watch again at the same moment.
+	limit := watchTimeout/2 + spread(watchTimeout/2)
+	f.options.TimeoutSeconds = new(int64(limit / time.Second))
+	ctx, cancel := context.WithTimeout(ctx, limit+callTimeout)
 	defer cancel()
-	events, err := client.Watch(ctx, options)
+	events, err := f.client.Watch(ctx, f.options)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer events.Stop()
+	silence := time.NewTimer(watchSilence)
+	defer silence.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return false, nil
+		case <-silence.C:
+			return false, nil
 		case event, more := <-events.ResultChan():
 			if !more {
-				return nil
+				return f.options.ResourceVersion != "", nil
 			}
 			if event.Type == watch.Error {
-				return apierrors.FromObject(event.Object)
+				return false, apierrors.FromObject(event.Object)
 			}
-			apply(objects, event)
-			changed(objects)
+			silence.Reset(watchSilence)
+			f.apply(event)
 		}
 	}
 }
 
-// apply takes an event over into the objects.
-func apply(objects map[string]*unstructured.Unstructured, event watch.Event) {
+// apply takes an event over.
+func (f *followed) apply(event watch.Event) {
 	object, ok := event.Object.(*unstructured.Unstructured)
 	if !ok {
 		return
 	}
+	f.options.ResourceVersion = object.GetResourceVersion()
 	switch event.Type {
 	case watch.Added, watch.Modified:
-		objects[object.GetName()] = object
+		f.objects[object.GetName()] = object
 	case watch.Deleted:
-		delete(objects, object.GetName())
+		delete(f.objects, object.GetName())
+	default: // a bookmark
+		return
 	}
+	f.changed(f.objects)
 }
 
 // decode reads an object into its type, by way of JSON, which keeps raw JSON as it is.
