@@ -182,8 +182,13 @@ func run(ctx context.Context, args []string) error {
 		"`address` that serves /metrics, without encryption and to everyone who reaches it; empty: none")
 	notified := flags.String("notify", "", "`URL`, or @FILE with the URL, that "+notify.Gets)
 	secretFile := flags.String("notify-secret-file", "", "`file` with "+notify.Signs)
+	writes := flags.Int("max-writes-per-second", kube.WritesPerSecond,
+		"writes of a run to the API server a second, on average; 0 means no bound")
 	if err := parse(flags, args); err != nil {
 		return err
+	}
+	if err := kube.ValidWrites(*writes); err != nil {
+		return usage{fmt.Errorf("--max-writes-per-second: %w", err)}
 	}
 	if *scraped != "" {
 		if err := metrics.ValidAddress(*scraped); err != nil {
@@ -230,7 +235,8 @@ func run(ctx context.Context, args []string) error {
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
 		Client: client, Metrics: counts, Notify: target, Holder: holder(), Approvals: *approvals,
-		Signers: *signers, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir,
+		MaxWrites: *writes,
+		Signers:   *signers, Planning: *planning, Memory: admission.Memory(*memory), Dir: *dir,
 		Version: version.Read().Version,
 		Out:     printable.NewWriter(os.Stdout), Events: broadcaster.NewRecorder(runtime.NewScheme(),
 			corev1.EventSource{Component: manifest.ControllerName}),

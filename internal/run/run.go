@@ -55,6 +55,9 @@ type Run struct {
 	Head string
 	// Dir is the folder of this run on this machine: the copy of the journal, and the evidence.
 	Dir string
+	// MaxWrites is how many writes a second this process sends to the API server on average; 0 means no bound. The lock
+	// is renewed without it.
+	MaxWrites int
 	// Theseus is the version of this program.
 	Theseus string
 	// Waiting gets the reason why a call is retried while the API server is unavailable.
@@ -147,6 +150,9 @@ func (r *Run) Execute(ctx context.Context) (outcome engine.Outcome, err error) {
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not released expires
 	if r.Client, err = r.Client.Fenced(lease.Check); err != nil {
+		return engine.Outcome{}, err
+	}
+	if r.Client, err = r.Client.Paced(r.MaxWrites); err != nil { // a write waits before the lock is checked
 		return engine.Outcome{}, err
 	}
 	if err := r.begin(ctx); err != nil {

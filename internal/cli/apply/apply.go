@@ -73,6 +73,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
 	how.outward.Register(command, notify.Gets)
 	how.around.Register(command)
+	how.writes.Register(command)
 	command.Flags().StringArrayVar(&how.window, "window", nil,
 		"with --in-cluster: begin steps only then, such as 'Tue,Thu 22:00-05:00 Europe/Berlin' (repeatable)")
 	planfile.RegisterSign(command, &how.key, "with --in-cluster: ")
@@ -87,6 +88,7 @@ type options struct {
 	window              []string
 	key                 string
 	outward             execute.Outward
+	writes              execute.Writes
 	around              benching.Around
 }
 
@@ -121,7 +123,7 @@ func (o options) tells() error {
 		return exit.Fail(exit.Usage, "run theseus bench network before and after the change, and compare the tables",
 			"--bench is for a run on this machine, and --in-cluster is given")
 	}
-	return o.outward.Check()
+	return cmp.Or(o.writes.Check(o.inCluster), o.outward.Check())
 }
 
 func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers,
@@ -196,7 +198,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 		if how.inCluster {
 			return handOver(ctx, a, client, p, windows, signature)
 		}
-		return execute.Run(ctx, a, execute.New(a, client, access, p, true), &how.outward)
+		return execute.Run(ctx, a, how.writes.Of(execute.New(a, client, access, p, true)), &how.outward)
 	}, nil)
 }
 

@@ -79,11 +79,11 @@ func TestEditedPlan(t *testing.T) {
 		},
 		"resume": func(ctx context.Context, a *app.App, client *kube.Client) error {
 			return takeOver(ctx, a, client, p.Name, v1alpha1.DesireRun, mirror.Access{}, &approval.Flags{},
-				new(execute.Outward), false)
+				new(execute.Outward), new(execute.Writes), false)
 		},
 		"rollback": func(ctx context.Context, a *app.App, client *kube.Client) error {
 			return takeOver(ctx, a, client, p.Name, v1alpha1.DesireRollback, mirror.Access{}, &approval.Flags{},
-				new(execute.Outward), false)
+				new(execute.Outward), new(execute.Writes), false)
 		},
 		"resume in the cluster": func(ctx context.Context, a *app.App, client *kube.Client) error {
 			return resumeInCluster(ctx, a, client, p.Name, &approval.Flags{}, "")

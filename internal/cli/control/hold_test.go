@@ -83,7 +83,7 @@ func TestResumeKeepsTimes(t *testing.T) {
 			}
 			var out bytes.Buffer
 			code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, ""), client, p.Name, test.desire,
-				mirror.Access{}, &approval.Flags{}, new(execute.Outward), test.anyTime))
+				mirror.Access{}, &approval.Flags{}, new(execute.Outward), new(execute.Writes), test.anyTime))
 			if code != test.code {
 				t.Errorf("exit %d, want %d:\n%s", code, test.code, out.String())
 			}

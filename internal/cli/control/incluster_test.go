@@ -305,7 +305,7 @@ func TestRollbackInCluster(t *testing.T) {
 		func(s v1alpha1.MigrationSpec) bool { return s.Desire == v1alpha1.DesireRollback }, records[2:]...)
 	var out bytes.Buffer
 	code := exit.Code(&out, takeOver(t.Context(), quietApp(&out, "json"), client, p.Name, v1alpha1.DesireRollback,
-		mirror.Access{}, &approval.Flags{}, new(execute.Outward), false))
+		mirror.Access{}, &approval.Flags{}, new(execute.Outward), new(execute.Writes), false))
 	if spec := <-seen; code != exit.Stopped || !spec.InCluster || spec.Attempt != 1 ||
 		!strings.Contains(out.String(), "asked the controller in the cluster to roll held back") {
 		t.Errorf("exit %d, %+v:\n%s", code, spec, out.String())

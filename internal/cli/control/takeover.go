@@ -31,7 +31,7 @@ import (
 func NewResume(a *app.App) *cobra.Command {
 	approvals, access, outward, inCluster, anyTime, key := &approval.Flags{}, &mirror.Access{},
 		&execute.Outward{}, false, false, ""
-	around := &benching.Around{}
+	around, writes := &benching.Around{}, &execute.Writes{}
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
 		"Continues where the journal in the cluster ends, with the plan in the cluster. If the controller\n"+
 			"in the cluster has the migration, this command takes it over: the controller stops after its\n"+
@@ -47,7 +47,7 @@ func NewResume(a *app.App) *cobra.Command {
 			if err := around.Resumable(name); err != nil {
 				return err
 			}
-			err := takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, outward, anyTime)
+			err := takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals, outward, writes, anyTime)
 			if err != nil {
 				return err
 			}
@@ -67,10 +67,11 @@ func NewResume(a *app.App) *cobra.Command {
 			return exit.Fail(exit.Usage, "leave --bench out",
 				"--bench is for a run on this machine, and --in-cluster is given")
 		}
-		return cmp.Or(planfile.MaySign(key, inCluster), outward.Check())
+		return cmp.Or(planfile.MaySign(key, inCluster), writes.Check(inCluster), outward.Check())
 	}
 	outward.Register(command, notify.Gets)
 	around.RegisterAgain(command)
+	writes.Register(command)
 	planfile.RegisterSign(command, &key, "with --in-cluster: ")
 	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	command.Flags().BoolVar(&anyTime, "outside-windows", false, "continue here also outside of the migration's windows")
@@ -86,17 +87,18 @@ const takeOverHelp = "\nA machine that did not begin the migration must know whi
 
 // NewRollback makes the command theseus rollback.
 func NewRollback(a *app.App) *cobra.Command {
-	approvals, access, outward := &approval.Flags{}, &mirror.Access{}, &execute.Outward{}
+	approvals, access, outward, writes := &approval.Flags{}, &mirror.Access{}, &execute.Outward{}, &execute.Writes{}
 	command := migrations.Command(a, "rollback", "Roll a migration back, before its point of no return",
 		"Undoes every step that was done, newest first. If another process runs the migration, this command asks\n"+
 			"that process to roll back; otherwise it rolls back itself. If the controller in the "+
 			"cluster has the migration, this\n"+
 			"command also shows the rollback until it ends, as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, outward, false)
+			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals, outward, writes, false)
 		})
-	command.PreRunE = func(*cobra.Command, []string) error { return outward.Check() }
+	command.PreRunE = func(*cobra.Command, []string) error { return cmp.Or(writes.Check(false), outward.Check()) }
 	outward.Register(command, notify.Gets)
+	writes.Register(command)
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
 	return command
@@ -105,7 +107,7 @@ func NewRollback(a *app.App) *cobra.Command {
 // takeOver runs the engine here with the plan in the cluster. If another process runs the migration, takeOver
 // only asks that process to roll back. anyTime continues outside of the migration's windows.
 func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire,
-	access mirror.Access, f *approval.Flags, outward *execute.Outward, anyTime bool) error {
+	access mirror.Access, f *approval.Flags, outward *execute.Outward, writes *execute.Writes, anyTime bool) error {
 	if err := f.Validate(); err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 			return err
 		}
 	}
-	next := execute.New(a, client, access, p, false)
+	next := writes.Of(execute.New(a, client, access, p, false))
 	next.Desire, next.AnyTime = desire, anyTime
 	f.Held = migration.Spec.InCluster
 	next.Head, err = approval.Approve(ctx, a, client, p, records, f)

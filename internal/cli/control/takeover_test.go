@@ -174,7 +174,7 @@ func TestTakeOverRefuses(t *testing.T) {
 					a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out},
 						Signals: &interrupt.Signals{Err: &out}}
 					err := takeOver(t.Context(), a, holding(t, test.uid, planted), "held", desire, mirror.Access{},
-						&test.flags, new(execute.Outward), false)
+						&test.flags, new(execute.Outward), new(execute.Writes), false)
 					if code := exit.Code(&out, err); code != test.code || !strings.Contains(out.String(), test.says) ||
 						!strings.Contains(out.String(), "hint: ") {
 						t.Errorf("exit %d, want %d with %q:\n%s", code, test.code, test.says, out.String())
@@ -305,11 +305,11 @@ func TestForgotten(t *testing.T) {
 	for name, command := range map[string]func(a *app.App) error{
 		"resume": func(a *app.App) error {
 			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRun, mirror.Access{}, &approval.Flags{},
-				new(execute.Outward), false)
+				new(execute.Outward), new(execute.Writes), false)
 		},
 		"rollback": func(a *app.App) error {
 			return takeOver(t.Context(), a, client, p.Name, v1alpha1.DesireRollback, mirror.Access{},
-				&approval.Flags{}, new(execute.Outward), false)
+				&approval.Flags{}, new(execute.Outward), new(execute.Writes), false)
 		},
 		"status": func(a *app.App) error { return status(t.Context(), a, client, p.Name) },
 	} {

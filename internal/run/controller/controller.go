@@ -55,6 +55,8 @@ type Controller struct {
 	Out io.Writer
 	// Metrics count what happens; they may be nil.
 	Metrics *metrics.Metrics
+	// MaxWrites is how many writes a second a run sends to the API server on average; 0 means no bound.
+	MaxWrites int
 	// Notify returns what gets the news of runs, nil if nothing does now; it may be nil.
 	Notify func() *notify.Target
 	// Events records events; it may be nil.

@@ -49,7 +49,7 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	c.forgetUnsaid(func(name string) bool { return name == m.Name }) // the run tells it
 	execution := &run.Run{
 		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Continues: true, Holder: c.Holder, Dir: dir,
-		Theseus: c.Version, Metrics: c.Metrics, Notify: c.target(), Waiting: func(err error) {
+		Theseus: c.Version, MaxWrites: c.MaxWrites, Metrics: c.Metrics, Notify: c.target(), Waiting: func(err error) {
 			view.Say("waiting for the API server: " + err.Error())
 		},
 		Stoppable: func(*run.Flight) (<-chan struct{}, func()) {
