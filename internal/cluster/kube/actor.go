@@ -73,6 +73,8 @@ type Actor struct {
 	cutOff cutOff
 	// sets are the DaemonSets whose pods are restarted, shared by the restarts of many nodes.
 	sets sets
+	// nodePods are the reads of pods that have the label of their node, shared by the waits of many nodes.
+	nodePods nodePods
 	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path
 	// each.
 	foreign sync.Map

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -306,18 +305,6 @@ func (a *Actor) nodesAmong(ctx context.Context, known []string) (bool, string, e
 		}
 	}
 	return true, "", nil
-}
-
-func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([]corev1.Pod, error) {
-	options := metav1.ListOptions{LabelSelector: selector}
-	if node != "" {
-		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-	}
-	list, err := a.Typed.CoreV1().Pods(namespace).List(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	return list.Items, nil
 }
 
 // inNetworks keeps the pods that have their own address in one of the ranges. Finished pods have released

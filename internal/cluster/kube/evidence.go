@@ -117,6 +117,10 @@ func (e *Evidence) Happened(other Collected) {
 	e.mergeLooks(other)
 }
 
+// collectAge is how old the proof may be that the collected reports are current: what has come since is in them too,
+// and counts go on.
+const collectAge = 5 * time.Second
+
 // Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call
 // once a second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
@@ -125,7 +129,7 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	if err != nil {
 		return err
 	}
-	reports, err := a.probeReports(ctx)
+	reports, err := a.reportsWithin(ctx, collectAge)
 	if err != nil {
 		return err
 	}
@@ -364,15 +368,20 @@ func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
 // probeReports reads the reports of all nodes. Callers must not change them: if they are watched, all readers have the
 // same.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
-	reports, err := a.readReports(ctx)
+	return a.reportsWithin(ctx, 0)
+}
+
+// reportsWithin is probeReports. If the reports are watched, the proof that they are current may be as old as age.
+func (a *Actor) reportsWithin(ctx context.Context, age time.Duration) ([]v1alpha1.ProbeReport, error) {
+	reports, err := a.readReports(ctx, age)
 	if err == nil {
 		a.heard.Look(reports, a.Clock.Now())
 	}
 	return reports, err
 }
 
-func (a *Actor) readReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
-	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", 0,
+func (a *Actor) readReports(ctx context.Context, age time.Duration) ([]v1alpha1.ProbeReport, error) {
+	reports, listed, err := kept(ctx, a, a.reports, "ProbeReport", age,
 		func(o *reportObject) v1alpha1.ProbeReport { return o.ProbeReport })
 	for i := 0; listed && i < len(reports); i++ {
 		a.unpacked(&reports[i])

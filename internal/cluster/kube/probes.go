@@ -75,7 +75,8 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	var silent []path.Silence
 	var since time.Time // only paths that a cluster may lack have not answered
 	err = a.waitOut(ctx, func() (string, error) {
-		reports, err := a.probeReports(ctx)
+		// what is missing in older reports is waited for, and what they have stays
+		reports, err := a.reportsWithin(ctx, waitAge)
 		if err != nil {
 			return "", err
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
@@ -122,4 +123,80 @@ func (w *world) newestShared(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return hash
+}
+
+// TestWaitsShareTheirPods: waits for the probe pods of many nodes read them together, and none takes what was read
+// before it asked.
+func TestWaitsShareTheirPods(t *testing.T) {
+	const nodes = 40
+	var objects []runtime.Object
+	on := func(i int) string { return fmt.Sprintf("n-%d", i) }
+	for i := range nodes {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p-" + on(i), Namespace: "ns",
+			Labels: map[string]string{"a": "b", manifest.LabelNode: on(i)}}, Spec: corev1.PodSpec{NodeName: on(i)}}
+		if i != 7 {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		}
+		objects = append(objects, pod)
+	}
+	w := newWorld(t, objects)
+	ready := func(i int) (bool, string, error) {
+		return w.holds(context.Background(), step.Condition{Is: step.PodReady{Node: on(i), Namespace: "ns",
+			Selector: "a=b," + manifest.LabelNode + "=" + on(i)}})
+	}
+	asked, begin := make(chan bool, nodes), make(chan bool)
+	w.typed.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		asked <- true
+		<-begin
+		return false, nil, nil
+	})
+	var all sync.WaitGroup
+	for i := range nodes {
+		all.Go(func() {
+			holds, missing, err := ready(i)
+			if err != nil || holds == (i == 7) {
+				t.Errorf("node %d: %v, %s, %v", i, holds, missing, err)
+			}
+		})
+	}
+	<-asked // the first list is under way, and all others wait for the next
+	for joined := 0; joined < nodes-1; {
+		w.nodePods.lock.Lock()
+		if next := w.nodePods.all["ns\x00a=b"].next; next != nil {
+			joined = len(next.values)
+		}
+		w.nodePods.lock.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	close(begin)
+	all.Wait()
+	if n := w.requests(); n != 2 {
+		t.Errorf("%d lists for %d nodes, want 2", n, nodes)
+	}
+	pod := objects[7].(*corev1.Pod).DeepCopy()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if _, err := w.typed.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if holds, missing, err := ready(7); err != nil || !holds {
+		t.Errorf("the pod is ready now, and is read as before: %s, %v", missing, err)
+	}
+}
+
+// TestNodeLabel: only a selector with one value of the label of nodes can be joined with others.
+func TestNodeLabel(t *testing.T) {
+	for selector, want := range map[string][2]string{
+		"a=b," + manifest.LabelNode + "=n": {"a=b", "n"},
+		manifest.LabelNode + "=n":          {"", "n"},
+		"a=b":                              {"a=b", ""},
+		"":                                 {"", ""},
+		manifest.LabelNode + "!=n":         {manifest.LabelNode + "!=n", ""},
+		manifest.LabelNode + " in (n,m)":   {manifest.LabelNode + " in (n,m)", ""},
+		"no selector=(":                    {"no selector=(", ""},
+		"a in (b,c)," + manifest.LabelNode + "==n,!d": {"a in (b,c),!d", "n"},
+	} {
+		if rest, value := nodeLabel(selector); rest != want[0] || value != want[1] {
+			t.Errorf("%q: %q, %q, want %q", selector, rest, value, want)
+		}
+	}
 }

@@ -36,6 +36,13 @@ type Reverts struct {
 // change is a write and what reverts it.
 type change struct{ does, inverse step.Action }
 
+// tells reports whether the object can show that another manager took the change back. An object that did not exist
+// before cannot: it is gone then.
+func (c change) tells() bool {
+	_, applies := c.does.Do.(step.Apply)
+	return !applies || c.inverse.Op() == step.OpApply
+}
+
 const (
 	// revertsEvery is the interval at which objects are compared, at most revertsMost of them, and for at most
 	// revertsWithin.
@@ -72,7 +79,9 @@ func (r *Reverts) Learn(records ...engine.Record) {
 			r.intents[key] = record.Inverse
 			delete(r.last, write.Ref)
 		case record.Event == engine.Acted && record.Result == engine.ResultDone && r.intents[key] != nil:
-			r.last[write.Ref] = change{action, *r.intents[key]}
+			if c := (change{action, *r.intents[key]}); c.tells() {
+				r.last[write.Ref] = c
+			}
 			delete(r.intents, key)
 		}
 	}

@@ -104,7 +104,7 @@ func TestGateHoldsSessions(t *testing.T) {
 
 // speaks adds to the report of a what its BIRD says.
 func (w *world) speaks(said *v1alpha1.BGP) {
-	reports, err := w.readReports(context.Background())
+	reports, err := w.readReports(context.Background(), 0)
 	if err != nil || len(reports) != 1 {
 		w.t.Fatalf("%d reports, %v", len(reports), err)
 	}

@@ -93,10 +93,11 @@ type watched struct {
 
 	say func(string) // may be nil
 
-	lock   sync.Mutex
-	behind bool      // the last reader had to list
-	told   bool      // that the watch does not work
-	proven time.Time // when the store was last known to be current
+	proving sync.Mutex // held by the reader that asks for a proof; the others share it
+	lock    sync.Mutex
+	behind  bool      // the last reader had to list
+	told    bool      // that the watch does not work
+	proven  time.Time // when the store was last known to be current
 }
 
 func newWatched(config *rest.Config, kind string, list, example runtime.Object,
@@ -160,18 +161,23 @@ func (w *watched) refused(err error) {
 
 // current returns all objects as they are now: everything that was written before the call is in them. ok is false if
 // the watch does not bring it in time; the reader must list then. The proof may be as old as age; what has changed
-// since is then in the objects only if the watch has brought it.
+// since is then in the objects only if the watch has brought it. Readers that call at the same time share a proof that
+// one of them asks for after the others have called.
 //
 // The proof is the revision of the API server at the time of the call: events come in order, so one of that revision or
 // later says that the watch has brought all before it. While no events come, the versions of all objects are compared.
 func (w *watched) current(ctx context.Context, age time.Duration) (objects []any, ok bool, err error) {
-	now := time.Now()
-	w.lock.Lock()
-	fresh, behind := now.Sub(w.proven) < age, w.behind
-	w.lock.Unlock()
+	since := time.Now().Add(-age)
+	if fresh, _ := w.provenAfter(since); fresh {
+		return w.store.List(), true, nil
+	}
+	w.proving.Lock()
+	defer w.proving.Unlock()
+	fresh, behind := w.provenAfter(since)
 	if fresh {
 		return w.store.List(), true, nil
 	}
+	now := time.Now()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	// no object: the revision only
@@ -191,6 +197,13 @@ func (w *watched) current(ctx context.Context, age time.Duration) (objects []any
 		return nil, false, nil
 	}
 	return w.store.List(), true, nil
+}
+
+// provenAfter reports whether the store was proven to be current after a time, and whether the last reader had to list.
+func (w *watched) provenAfter(since time.Time) (fresh, behind bool) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.proven.After(since), w.behind
 }
 
 // lag records whether the store was behind at a time.

@@ -133,6 +133,13 @@ func (m *machine) desire(ctx context.Context) (v1alpha1.Desire, error) {
 	return desire, err
 }
 
+// fresh makes the next read of what the operator asks for one that is made then: what follows cannot be undone.
+func (m *machine) fresh() {
+	if control, is := m.deps.Control.(Fresher); is {
+		control.Fresh()
+	}
+}
+
 // hindered pauses a run that should not continue just now.
 func (m *machine) hindered(ctx context.Context) error {
 	if m.deps.Hindrance == nil {

@@ -22,6 +22,7 @@ func (m *machine) forward(ctx context.Context) error {
 		}
 	}
 	if !m.state.PastReturn(m.plan.Steps) { // the last chance to roll back
+		m.fresh()
 		if err := m.followDesire(ctx); err != nil {
 			return err
 		}
@@ -31,6 +32,9 @@ func (m *machine) forward(ctx context.Context) error {
 
 // step completes one step, from wherever the journal left it.
 func (m *machine) step(ctx context.Context, st step.Step) error {
+	if st.NoReturn {
+		m.fresh()
+	}
 	if err := m.followDesire(ctx); err != nil {
 		return err
 	}

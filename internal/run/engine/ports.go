@@ -53,6 +53,9 @@ type Control interface {
 	Desire(context.Context) (v1alpha1.Desire, error)
 }
 
+// Fresher is a Control whose answer may be a moment old. After Fresh it reads again.
+type Fresher interface{ Fresh() }
+
 // Asker is a Control that knows who asked for the state that Desire returned last; empty if that is not known.
 type Asker interface{ AskedBy() string }
 

@@ -310,9 +310,17 @@ func TestMigration(t *testing.T) {
 	}
 	control := NewControl(client, p.Name)
 	for _, desire := range []v1alpha1.Desire{v1alpha1.DesirePause, v1alpha1.DesireRollback, v1alpha1.DesireRun} {
+		before, err := control.Desire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := SetDesire(ctx, client, p.Name, desire); err != nil {
 			t.Fatal(err)
 		}
+		if got, err := control.Desire(ctx); err != nil || got != before {
+			t.Errorf("desire %q is read as %q again at once, %v", before, got, err)
+		}
+		control.Fresh()
 		if got, err := control.Desire(ctx); err != nil || got != desire {
 			t.Errorf("desire %q reads as %q, %v", desire, got, err)
 		}

@@ -11,7 +11,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -336,11 +338,18 @@ func SetDesire(ctx context.Context, client dynamic.Interface, name string, desir
 	return request(ctx, client, name, desire, false)
 }
 
+// desireAge is how long an answer of a Control is used: the engine asks between all actions.
+const desireAge = 2 * time.Second
+
 // Control reads what operators ask of a migration.
 type Control struct {
 	client dynamic.Interface
 	name   string
 	asked  atomic.Value // string
+
+	lock   sync.Mutex
+	desire v1alpha1.Desire
+	until  time.Time // desire is used until then
 }
 
 // NewControl returns the control of the Migration with this name.
@@ -348,14 +357,28 @@ func NewControl(client dynamic.Interface, name string) *Control {
 	return &Control{client: client, name: name}
 }
 
-// Desire implements engine.Control.
+// Desire implements engine.Control. The answer is at most desireAge old.
 func (c *Control) Desire(ctx context.Context) (v1alpha1.Desire, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	begun := time.Now()
+	if begun.Before(c.until) {
+		return c.desire, nil
+	}
 	migration, err := get(ctx, c.client, c.name)
 	if err != nil {
 		return "", err
 	}
 	c.asked.Store(AskedBy(migration))
-	return migration.Spec.Desire, nil
+	c.desire, c.until = migration.Spec.Desire, begun.Add(desireAge)
+	return c.desire, nil
+}
+
+// Fresh implements engine.Fresher.
+func (c *Control) Fresh() {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.until = time.Time{}
 }
 
 // AskedBy implements engine.Asker.
