@@ -19,7 +19,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/surge"
-	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/changeflags"
 	"github.com/theseus-cni/theseus/internal/cli/execute"

@@ -27,8 +27,8 @@ func ValidWrites(perSecond int) error {
 }
 
 // Paced returns a client of the same cluster that sends at most so many writes a second on average, after a burst of
-// one second's. Writes wait, and are sent in the order in which they came; none is dropped. What reads does not wait. 0 is
-// no bound.
+// one second's. Writes wait, and are sent in the order in which they came; none is dropped. Reads do not wait. 0 is no
+// bound.
 func (c *Client) Paced(perSecond int) (*Client, error) {
 	if perSecond == 0 {
 		return c, nil

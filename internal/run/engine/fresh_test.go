@@ -28,8 +28,8 @@ func (s *stale) Desire(ctx context.Context) (v1alpha1.Desire, error) {
 // Fresh implements engine.Fresher.
 func (s *stale) Fresh() { s.known = "" }
 
-// TestFreshBeforeNoReturn: a rollback that was asked for just before the point of no return is done, although the answer
-// before is still in use.
+// TestFreshBeforeNoReturn: a rollback that was asked for just before the point of no return is done, although the
+// answer before is still in use.
 func TestFreshBeforeNoReturn(t *testing.T) {
 	b := newBench(&plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{
 		{ID: "first", Actions: []step.Action{node("join-a", "a", step.VerbJoin)}},

@@ -213,7 +213,8 @@ type Report struct {
 	Load        Load
 }
 
-// Of the requests, the most frequent are printed, and those that theseus and its agents have made that often for a node.
+// Of the requests, the most frequent are printed, and those that theseus or its agents have made that often for a
+// node.
 const (
 	shown     = 25
 	shownNode = 0.3
@@ -238,8 +239,8 @@ func (r Report) Print(out io.Writer) error {
 		r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
 		r.Apply.Took.Seconds()/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.Apply.Peak>>20,
 		r.Apply.CPU.Seconds(), float64(r.Apply.Disk)/1e6)
-	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tOF AGENTS A NODE\tWRITES A SECOND\tREAD MB\tREPORTS READ "+
-		"MB\tGATES\tREPORTS kB A NODE AND GATE")
+	fmt.Fprintln(table, "\nREQUESTS\tOF THESEUS\tOF THESEUS A NODE\tOF AGENTS A NODE\tWRITES A SECOND\tREAD MB\t"+
+		"REPORTS READ MB\tGATES\tREPORTS kB A NODE AND GATE")
 	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n",
 		total, own, own/nodes, agents/nodes, writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6, gates,
 		reports/1e3/nodes/max(gates, 1))
@@ -256,8 +257,8 @@ func (r Report) Print(out io.Writer) error {
 	for i, key := range sorted {
 		own, agents := r.Load.Theseus[key]/nodes, r.Load.Agents[key]/nodes
 		if i < shown || own >= shownNode || agents >= shownNode {
-			fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\n", key, r.Load.Requests[key], r.Load.Theseus[key],
-				own, agents, r.Load.Bytes[key]/1e6)
+			fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\n", key, r.Load.Requests[key],
+				r.Load.Theseus[key], own, agents, r.Load.Bytes[key]/1e6)
 		}
 	}
 	return table.Flush()
