@@ -41,7 +41,7 @@ func pairs(r *kind.Request, p *kind.Plan, most int) (chosen []step.Pair, unevalu
 		From: func(pod *corev1.Pod) bool {
 			return pod.UID != "" && slices.Contains(p.Cluster.Nodes, pod.Spec.NodeName)
 		},
-		To: func(pod *corev1.Pod, _ int) bool { return pod.UID != "" }})
+		To: func(pod *corev1.Pod, _ policy.Port) bool { return pod.UID != "" }})
 	if len(all) == 0 && len(unevaluated) > 0 {
 		hint, text := without, strings.Join(unevaluated, "; ")
 		if strings.Contains(text, "(forbidden)") {

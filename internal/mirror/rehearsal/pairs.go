@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,11 +24,14 @@ const (
 	// askFlag is the argument of a stand-in that names them. Until the Services have addresses, @NAMESPACE/NAME is in
 	// place of each one's (Address).
 	askFlag = "--ask="
+	// askUDP begins the address of one that is asked by UDP.
+	askUDP = "udp/"
 	// askedPrefix begins the names of Services that the copy has only for stand-ins to ask.
 	askedPrefix = "theseus-asked-"
 )
 
-// Pair is a TCP connection that the stand-ins of a workload open all the time, through a Service of another.
+// Pair is a TCP connection that the stand-ins of a workload open all the time, or a datagram that they send and that
+// is sent back, through a Service of another.
 type Pair struct {
 	From string `json:"from"` // such as Deployment shop/web
 	To   string `json:"to"`
@@ -35,6 +39,8 @@ type Pair struct {
 	Service string `json:"service"`
 	Port    int    `json:"port"`
 	Target  int    `json:"target"`
+	// Protocol is UDP; empty for TCP.
+	Protocol corev1.Protocol `json:"protocol,omitempty"`
 	// Denied and DeniedAfter are what policies say of it on the present network and on that after the change.
 	Denied      bool `json:"denied,omitempty"`
 	DeniedAfter bool `json:"deniedAfter,omitempty"`
@@ -42,7 +48,27 @@ type Pair struct {
 
 // String is the pair in a line.
 func (p Pair) String() string {
-	return fmt.Sprintf("%s to %s (Service %s, port %d)", p.From, p.To, p.Service, p.Port)
+	return fmt.Sprintf("%s to %s (Service %s, %s)", p.From, p.To, p.Service, p.port())
+}
+
+// port is the Service's port for people.
+func (p Pair) port() string { return strings.TrimSpace(fmt.Sprintf("%s port %d", p.Protocol, p.Port)) }
+
+// at is the Service with its port.
+func (p Pair) at() string {
+	if p.Protocol != "" {
+		return fmt.Sprintf("%s:%d/%s", p.Service, p.Port, p.Protocol)
+	}
+	return fmt.Sprintf("%s:%d", p.Service, p.Port)
+}
+
+// target is the port of the pods.
+func (p Pair) target() policy.Port {
+	return policy.Port{Protocol: protocolOf(p.Protocol), Number: p.Target}
+}
+
+func protocolOf(protocol corev1.Protocol) corev1.Protocol {
+	return cmp.Or(protocol, corev1.ProtocolTCP)
 }
 
 // says is what the policies say of a pair.
@@ -84,13 +110,13 @@ func (m *maker) traffic() {
 		}
 	}
 	owner := m.original.Owners()
-	through := func(pod *corev1.Pod, port int) (service string, number int) {
+	through := func(pod *corev1.Pod, port policy.Port) (service string, number int) {
 		return m.through(owner, pod, port)
 	}
 	pairs := sample.Pairs(sample.Options{Model: modelOf(m.original, m.networks[0], m.options.After),
 		Pods: m.original.Pods, Most: mostAsked,
 		From: func(pod *corev1.Pod) bool { return of[key(pod)] != "" },
-		To: func(pod *corev1.Pod, port int) bool {
+		UDP:  true, To: func(pod *corev1.Pod, port policy.Port) bool {
 			if of[key(pod)] == "" {
 				return false
 			}
@@ -107,14 +133,19 @@ func (m *maker) traffic() {
 		to := byName[one.To.Namespace+"/"+one.To.Name]
 		pair := Pair{From: of[one.From.Namespace+"/"+one.From.Name], To: of[key(to)], Target: one.Port,
 			Denied: one.Denied, DeniedAfter: one.DeniedAfter}
-		if pair.Service, pair.Port = through(to, one.Port); pair.Port == 0 {
-			at := pair.To + ":" + strconv.Itoa(one.Port)
+		scheme := ""
+		if one.Protocol == corev1.ProtocolUDP {
+			pair.Protocol, scheme = one.Protocol, askUDP
+		}
+		if pair.Service, pair.Port = through(to, pair.target()); pair.Port == 0 {
+			at := pair.To + ":" + pair.target().String()
 			if made[at] == "" {
-				made[at] = m.asked(copies[pair.To], one.Port, len(made))
+				made[at] = m.asked(copies[pair.To], pair.target(), len(made))
 			}
 			pair.Service, pair.Port = made[at], one.Port
 		}
-		asks[pair.From] = append(asks[pair.From], fmt.Sprintf("%d=@%s:%d", len(m.Traffic), pair.Service, pair.Port))
+		asks[pair.From] = append(asks[pair.From], fmt.Sprintf("%d=%s@%s:%d", len(m.Traffic), scheme, pair.Service,
+			pair.Port))
 		m.Traffic = append(m.Traffic, pair)
 	}
 	m.Extra += len(made)
@@ -126,7 +157,7 @@ func (m *maker) traffic() {
 }
 
 // through is the Service by which a port of a pod's workload can be reached, if one sends to its pods alone.
-func (m *maker) through(owner func(*corev1.Pod) cluster.Owner, pod *corev1.Pod, port int) (service string,
+func (m *maker) through(owner func(*corev1.Pod) cluster.Owner, pod *corev1.Pod, port policy.Port) (service string,
 	number int) {
 	workload := owner(pod)
 	for i := range m.original.Services {
@@ -144,7 +175,7 @@ func (m *maker) through(owner func(*corev1.Pod) cluster.Owner, pod *corev1.Pod, 
 			continue
 		}
 		for _, p := range one.Spec.Ports {
-			if (p.Protocol == corev1.ProtocolTCP || p.Protocol == "") && sendsTo(p, pod) == int32(port) {
+			if protocolOf(p.Protocol) == port.Protocol && sendsTo(p, pod) == int32(port.Number) {
 				return one.Namespace + "/" + one.Name, int(p.Port)
 			}
 		}
@@ -178,7 +209,7 @@ func (m *maker) alone(pods *podOf) bool {
 }
 
 // asked adds a Service with which a port of a workload can be asked, and returns its name.
-func (m *maker) asked(pods *podOf, port, n int) string {
+func (m *maker) asked(pods *podOf, port policy.Port, n int) string {
 	selector := map[string]any{}
 	for label, value := range pods.labels {
 		selector[label] = value
@@ -186,8 +217,8 @@ func (m *maker) asked(pods *podOf, port, n int) string {
 	called := askedPrefix + strconv.Itoa(n)
 	m.add(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service",
 		"metadata": map[string]any{"name": called, "namespace": pods.namespace},
-		"spec": map[string]any{"selector": selector, "ports": []any{map[string]any{"port": int64(port),
-			"targetPort": int64(port), "protocol": "TCP"}}}}})
+		"spec": map[string]any{"selector": selector, "ports": []any{map[string]any{"port": int64(port.Number),
+			"targetPort": int64(port.Number), "protocol": string(port.Protocol)}}}}})
 	return pods.namespace + "/" + called
 }
 
@@ -260,7 +291,7 @@ func (c *Copy) Reread(copied *cluster.Snapshot, before, after *cni.Installation)
 			unlike[i] = "one of its workloads has no pod that runs"
 			continue
 		}
-		denied, later, known := sample.Verdicts(model, key(from), key(to), pair.Target)
+		denied, later, known := sample.Verdicts(model, key(from), key(to), pair.target())
 		if !known || denied != pair.Denied {
 			unlike[i] = "the policies of the copy say something else of it than those of the original"
 			continue

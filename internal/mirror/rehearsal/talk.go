@@ -258,7 +258,7 @@ func (a Asked) shown() Shown {
 	} else if !a.DeniedAfter {
 		s.Trap = TrapTraffic
 	}
-	s.What = fmt.Sprintf("the connection from %s by Service %s, port %d, %s", a.From, a.Service, a.Port, how)
+	s.What = fmt.Sprintf("the connection from %s by Service %s, %s, %s", a.From, a.Service, a.port(), how)
 	if a.Denied == a.DeniedAfter {
 		s.What += fmt.Sprintf("; the policies say that it is %s", a.says())
 	}
@@ -286,7 +286,7 @@ func TalkTable(all []Asked) Table {
 	slices.SortStableFunc(all, func(a, b Asked) int { return b.trouble() - a.trouble() })
 	return tableOf("Connections between stand-ins", []string{"FROM", "TO", "SERVICE", "POLICIES SAY", "TRIED", "LOST",
 		"LEAKED", "CHANGED", "LONGEST"}, all, func(a Asked) []string {
-		return []string{a.From, a.To, fmt.Sprintf("%s:%d", a.Service, a.Port), cmp.Or(a.Unlike, a.says()),
+		return []string{a.From, a.To, a.at(), cmp.Or(a.Unlike, a.says()),
 			fmt.Sprint(a.Asked), fmt.Sprint(a.Lost), fmt.Sprint(a.Leaked), fmt.Sprint(a.Changed),
 			fmt.Sprint(time.Duration(a.Longest).Round(time.Second))}
 	})

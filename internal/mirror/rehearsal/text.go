@@ -63,7 +63,7 @@ func (c *Copy) Tables() []Table {
 	if len(c.Traffic) > 0 {
 		all = append(all, tableOf("Connections that stand-ins open all the time",
 			[]string{"FROM", "TO", "SERVICE", "POLICIES SAY"}, c.Traffic, func(p Pair) []string {
-				return []string{p.From, p.To, fmt.Sprintf("%s:%d", p.Service, p.Port), p.says()}
+				return []string{p.From, p.To, p.at(), p.says()}
 			}))
 	}
 	if bounds := c.bounds(); len(bounds) > 0 {

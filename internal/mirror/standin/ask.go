@@ -1,11 +1,15 @@
 package standin
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,15 +24,19 @@ const (
 	askedWord = "asked"
 	// mostAsks bounds the connections of one stand-in.
 	mostAsks = 100
+	// byUDP begins the address of an Ask that sends datagrams; askSize is how many bytes they have.
+	byUDP   = "udp/"
+	askSize = 32
 )
 
-// Ask is a connection that a stand-in opens all the time.
+// Ask is a connection that a stand-in opens all the time, or a datagram that it sends and waits for.
 type Ask struct {
 	Number  int
 	Address netip.AddrPort
+	UDP     bool
 }
 
-// Asks parses a list of connections, each NUMBER=ADDRESS:PORT; empty is none.
+// Asks parses a list of connections, each NUMBER=ADDRESS:PORT, or NUMBER=udp/ADDRESS:PORT; empty is none.
 func Asks(list string) (all []Ask, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		if text == "" {
@@ -39,11 +47,12 @@ func Asks(list string) (all []Ask, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q does not begin with a number", text)
 		}
+		at, udp := strings.CutPrefix(at, byUDP)
 		to, err := netip.ParseAddrPort(at)
 		if err != nil || to.Port() == 0 || to.Addr().Zone() != "" {
 			return nil, fmt.Errorf("%q is not an address with a port", at)
 		}
-		all = append(all, Ask{int(n), to})
+		all = append(all, Ask{int(n), to, udp})
 	}
 	if len(all) > mostAsks {
 		return nil, fmt.Errorf("%d connections, and %d are allowed", len(all), mostAsks)
@@ -61,7 +70,7 @@ func Asking(ctx context.Context, asks []Ask, to io.Writer) {
 			tick := time.NewTicker(askEvery)
 			defer tick.Stop()
 			for {
-				through := connects(ctx, one.Address)
+				through := one.through(ctx)
 				if ctx.Err() != nil {
 					return
 				}
@@ -77,6 +86,43 @@ func Asking(ctx context.Context, asks []Ask, to io.Writer) {
 		})
 	}
 	all.Wait()
+}
+
+// through reports whether the other end answers.
+func (a Ask) through(ctx context.Context) bool {
+	if a.UDP {
+		return echoes(ctx, a.Address)
+	}
+	return connects(ctx, a.Address)
+}
+
+// echoes sends a datagram from a new port, again after a second, as the kernel does with a SYN, and waits until it
+// comes back.
+func echoes(ctx context.Context, to netip.AddrPort) bool {
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(ctx, "udp", to.String())
+	if err != nil {
+		return false
+	}
+	defer connection.Close() //nolint:errcheck // the answer is known
+	// which ends the wait
+	defer context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Now()) })()
+	sent, got := make([]byte, askSize), make([]byte, 2*askSize)
+	_, _ = rand.Read(sent) // never fails
+	for until := time.Now().Add(askFor); time.Now().Before(until) && ctx.Err() == nil; {
+		if _, err := connection.Write(sent); err != nil {
+			return false // refused
+		}
+		_ = connection.SetReadDeadline(time.Now().Add(askFor / 2))
+		n, err := connection.Read(got)
+		if err == nil && bytes.Equal(got[:n], sent) {
+			return true
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+	}
+	return false
 }
 
 func connects(ctx context.Context, to netip.AddrPort) bool {

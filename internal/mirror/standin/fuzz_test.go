@@ -32,6 +32,7 @@ func FuzzAllow(f *testing.F) {
 
 func FuzzAsks(f *testing.F) {
 	f.Add("0=10.96.0.7:80,1=[fd00::7]:443", "asked 0 true")
+	f.Add("7=udp/10.96.0.7:53", "asked 7 false")
 	f.Add("", "asked 65535 false\n")
 	f.Add("0=10.96.0.7:0", "asked 65536 true")
 	f.Add("0=[fe80::1%eth0]:80", "asked -1 maybe")

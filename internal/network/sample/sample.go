@@ -27,6 +27,8 @@ const (
 // Pair is a connection that may be opened. Denied is what the policies say of it now.
 type Pair struct {
 	step.Pair
+	// Protocol is TCP or UDP.
+	Protocol corev1.Protocol
 	// DeniedAfter is what they say under the other network.
 	DeniedAfter bool
 }
@@ -36,9 +38,11 @@ type Options struct {
 	// Model has the policies under the present network and the one after it, which may be the same.
 	Model *policy.Model
 	Pods  []corev1.Pod
-	// From and To say which pods, and which of their TCP ports, may be the ends of a pair.
+	// From and To say which pods, and which of their ports, may be the ends of a pair. UDP says that ports of UDP may
+	// be, too.
 	From func(*corev1.Pod) bool
-	To   func(pod *corev1.Pod, port int) bool
+	To   func(pod *corev1.Pod, port policy.Port) bool
+	UDP  bool
 	// Most bounds the pairs.
 	Most int
 }
@@ -46,7 +50,7 @@ type Options struct {
 // Pairs chooses pairs. Pods that are not Ready, that end, or that have the addresses of their nodes are in none, nor
 // are those about which a policy decides that the model leaves out.
 func Pairs(o Options) []Pair {
-	s := &search{model: o.Model, most: o.Most * spare, seen: map[step.Pair]bool{}}
+	s := &search{model: o.Model, most: o.Most * spare, seen: map[asked]bool{}}
 	for i := range o.Pods {
 		pod := &o.Pods[i]
 		if !sampled(pod) {
@@ -55,7 +59,7 @@ func Pairs(o Options) []Pair {
 		if o.From(pod) {
 			s.sources = append(s.sources, pod)
 		}
-		for _, port := range tcpPorts(pod) {
+		for _, port := range portsOf(pod, o.UDP) {
 			if o.To(pod, port) {
 				s.targets = append(s.targets, target{pod, port})
 			}
@@ -63,7 +67,9 @@ func Pairs(o Options) []Pair {
 	}
 	// An order that has nothing to do with names mixes namespaces and nodes, and is the same every time.
 	slices.SortFunc(s.sources, func(a, b *corev1.Pod) int { return byHash(a, b) })
-	slices.SortFunc(s.targets, func(a, b target) int { return cmp.Or(byHash(a.pod, b.pod), a.port-b.port) })
+	slices.SortFunc(s.targets, func(a, b target) int {
+		return cmp.Or(byHash(a.pod, b.pod), comparePorts(a.port, b.port))
+	})
 	s.run()
 	return s.choose(o.Most)
 }
@@ -71,7 +77,13 @@ func Pairs(o Options) []Pair {
 // target is a port of a pod that a connection may go to.
 type target struct {
 	pod  *corev1.Pod
-	port int
+	port policy.Port
+}
+
+// asked is a pair that was looked at.
+type asked struct {
+	step.Pair
+	protocol corev1.Protocol
 }
 
 // The kinds of pairs.
@@ -87,7 +99,7 @@ type search struct {
 	sources []*corev1.Pod
 	targets []target
 	most    int
-	seen    map[step.Pair]bool
+	seen    map[asked]bool
 	found   [3][]Pair
 }
 
@@ -109,18 +121,23 @@ func sampled(pod *corev1.Pod) bool {
 		pod.Status.PodIP != "" && pod.Labels[v1alpha1.LabelManaged] == "" && cluster.PodReady(pod)
 }
 
-// tcpPorts are the TCP ports that a pod's containers declare, each once.
-func tcpPorts(pod *corev1.Pod) []int {
-	var all []int
+// portsOf are the TCP ports that a pod's containers declare, and those of UDP, each once.
+func portsOf(pod *corev1.Pod, udp bool) []policy.Port {
+	var all []policy.Port
 	for i := range pod.Spec.Containers {
 		for _, port := range pod.Spec.Containers[i].Ports {
-			if cmp.Or(port.Protocol, corev1.ProtocolTCP) == corev1.ProtocolTCP {
-				all = append(all, int(port.ContainerPort))
+			protocol := cmp.Or(port.Protocol, corev1.ProtocolTCP)
+			if protocol == corev1.ProtocolTCP || udp && protocol == corev1.ProtocolUDP {
+				all = append(all, policy.Port{Protocol: protocol, Number: int(port.ContainerPort)})
 			}
 		}
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, comparePorts)
 	return slices.Compact(all)
+}
+
+func comparePorts(a, b policy.Port) int {
+	return cmp.Or(a.Number-b.Number, cmp.Compare(a.Protocol, b.Protocol))
 }
 
 // run searches where policies decide first: among the pods that they select, now or after.
@@ -155,11 +172,11 @@ func (s *search) among(sources []*corev1.Pod, targets []target) {
 				return
 			}
 			from := sources[(turn+i)%len(sources)]
-			pair := step.Pair{Node: from.Spec.NodeName, From: podOf(from), To: podOf(to.pod), Port: to.port}
-			if from == to.pod || s.seen[pair] || from.Status.PodIP == to.pod.Status.PodIP {
+			pair := step.Pair{Node: from.Spec.NodeName, From: podOf(from), To: podOf(to.pod), Port: to.port.Number}
+			if from == to.pod || s.seen[asked{pair, to.port.Protocol}] || from.Status.PodIP == to.pod.Status.PodIP {
 				continue
 			}
-			s.seen[pair] = true
+			s.seen[asked{pair, to.port.Protocol}] = true
 			verdicts++
 			now, after, known := Verdicts(s.model, key(from), key(to.pod), to.port)
 			if !known {
@@ -173,16 +190,15 @@ func (s *search) among(sources []*corev1.Pod, targets []target) {
 				kind = denied
 			}
 			if len(s.found[kind]) < s.most {
-				s.found[kind] = append(s.found[kind], Pair{pair, after})
+				s.found[kind] = append(s.found[kind], Pair{pair, to.port.Protocol, after})
 			}
 		}
 	}
 }
 
-// Verdicts say whether policies deny a connection to a TCP port of a pod, now and after. They are not known where a
-// policy may decide that the model leaves out.
-func Verdicts(model *policy.Model, from, to string, port int) (denied, deniedAfter, known bool) {
-	at := policy.Port{Protocol: corev1.ProtocolTCP, Number: port}
+// Verdicts say whether policies deny a connection to a port of a pod, now and after. They are not known where a policy
+// may decide that the model leaves out.
+func Verdicts(model *policy.Model, from, to string, at policy.Port) (denied, deniedAfter, known bool) {
 	now, err := model.Verdict(policy.Before, from, to, at)
 	if err != nil || now == policy.Depends {
 		return false, false, false
@@ -210,7 +226,7 @@ func (s *search) choose(most int) []Pair {
 	used := map[string]int{}
 	uses := func(p Pair) []string {
 		return []string{"from " + p.From.Namespace, "to " + p.To.Namespace, "on " + p.Node, "from " + p.From.String(),
-			"to " + p.To.String(), p.From.Namespace + " to " + p.To.Namespace}
+			"to " + p.To.String(), p.From.Namespace + " to " + p.To.Namespace, "by " + string(p.Protocol)}
 	}
 	for kind, n := range counts {
 		left := slices.Clone(s.found[kind])
@@ -233,7 +249,8 @@ func (s *search) choose(most int) []Pair {
 		}
 	}
 	slices.SortFunc(chosen, func(a, b Pair) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.String(), b.String()))
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.String(), b.String()),
+			cmp.Compare(a.Protocol, b.Protocol))
 	})
 	return chosen
 }

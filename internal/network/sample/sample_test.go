@@ -52,7 +52,7 @@ func TestChanging(t *testing.T) {
 		shut(c.app)
 		choose := func() []Pair {
 			return Pairs(Options{Model: policy.Build(s, c.before, c.after), Pods: s.Pods, Most: 9,
-				From: func(*corev1.Pod) bool { return true }, To: func(*corev1.Pod, int) bool { return true }})
+				From: func(*corev1.Pod) bool { return true }, To: func(*corev1.Pod, policy.Port) bool { return true }})
 		}
 		pairs := choose()
 		var allowed, denied, changed int
