@@ -136,7 +136,7 @@ endif
 	@for kube in $(api_kubes); do \
 	[ -x "$$kube" ] || { echo "== FAILED: no program of Kubernetes is built"; exit 1; }; \
 	echo "== an API server of $$($$kube kube-apiserver --version)"; \
-	THESEUS_KUBE=$$kube go test $(BESIDE) -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller || exit 1; done
+	THESEUS_KUBE=$$kube go test $(BESIDE) -v -run '^(TestAPIServer|TestArchiveAPIServer|TestFollowAPIServer|TestPage|TestRun|TestSignedAPIServer|TestNetworkAPIServer)$$' ./internal/run ./internal/run/benched ./internal/run/changes ./internal/run/controller ./internal/cluster/kube ./internal/cli/apply ./internal/cli/approve ./internal/cli/control ./internal/cli/rights ./internal/mirror/scratch ./internal/node/introduce ./cmd/theseus-controller || exit 1; done
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 	$(LAB) build --network cilium
