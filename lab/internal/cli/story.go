@@ -59,7 +59,8 @@ func (a *app) demo() *cobra.Command {
 		return nil
 	}
 	cmd.Flags().StringVar(&from, "network", "flannel",
-		"network that the cluster starts on: flannel or bridge (both with kube-router), weave, or calico (to cilium)")
+		"network that the cluster starts on: flannel or bridge (both with kube-router), weave, or calico (only with "+
+			"--to cilium)")
 	cmd.Flags().StringVar(&to, "to", "calico", "network to move to: calico or cilium")
 	cmd.Flags().StringVar(&strategy, "strategy", "",
 		"recreate or adopt; empty means adopt, or recreate from weave and to cilium")
