@@ -62,7 +62,6 @@ func TestCalicoToCilium(t *testing.T) {
 	rigtest.Full(t, "Calico to Cilium, back and there again: fifteen minutes, and Cilium's build")
 	loaded := rigtest.InKernel(t)
 	rig := newRigOn(t, "caci", 3, "calico")
-	rig.Flags = append(rig.Flags, "--accept", "cni/never-run=this test is the first to run it")
 	flags := toCilium(t, rig)
 	code, out := theseus(t, rig, "here", append([]string{"plan", "-o", rig.Dir + "/no.yaml"}, flags...)...)
 	if code != 3 || !strings.Contains(out, "cni/autodetection") {

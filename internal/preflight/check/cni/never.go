@@ -102,9 +102,6 @@ func never(pass *check.Pass) []finding.Finding {
 		slices.Contains([]string{"bridge", "kindnet", "kube-router"}, source.CNI)) {
 		add(source, "no change from %s to %s by surge was ever run", source.CNI, pass.Change.To)
 	}
-	if pass.Target != nil && pass.Target.CNI == "cilium" && caps.Policy == cni.PolicyCalico {
-		add(source, "no change from %s to %s was ever run", source.Title(), pass.Target.Title())
-	}
 	return found
 }
 
