@@ -98,12 +98,27 @@ func TestQuestionLast(t *testing.T) {
 			if !test.denied {
 				result.Answered = result.Sent
 			}
-			got := wanting(limits, path, v1alpha1.PathResult{}, result, after(10000), after(0))
+			got := wanting(limits, path, v1alpha1.PathResult{}, result, after(10000), after(0), after(100_000))
 			if (got != "") != (last < test.least) {
 				t.Errorf("%+v, the last of it at %d ms: %q", test, last, got)
 			}
 		}
 	}
+}
+
+// TestQuestionStays: what a node has answered is enough, whatever its later reports are like.
+func TestQuestionStays(t *testing.T) {
+	n := newNear(t, false, Limits{})
+	n.watch.Question(7)
+	n.asked(14)
+	for node := range 3 {
+		n.answering(node, 7, 2500*time.Millisecond)
+	}
+	n.must(n.look(14), true, false, "none lost")
+	n.asked(18)
+	last := &n.now[1].Status.Paths[0].Last
+	*last = last.Add(-3500 * time.Millisecond) // its counts are late, and an answer takes long
+	n.must(n.look(18), true, false, "none lost")
 }
 
 // TestQuestionOnFormerPlan: what a node measured by its former plan is no answer, and no beginning of one.

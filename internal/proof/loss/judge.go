@@ -63,6 +63,9 @@ type Evidence struct {
 	// since its first fresh report. The report before may be much older than the gate. If nil, a node has measured
 	// since the report that was at hand (Asked).
 	First map[string]time.Time
+	// Enough is when the first report of each node was made by which it had measured for as long as the gate watches, of
+	// nodes that are not in First. If it is not known, the latest report counts, and a probe may be as old as the timeout.
+	Enough map[string]time.Time
 	// Answered has the nodes whose report of this number was counted after they had measured for as long as the gate
 	// watches, from when they saw its question. That and all later reports are fresh.
 	Answered map[string]int64
@@ -312,7 +315,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 			d.missing = ""
 			if _, other := evidence.Others[path.Source.Node]; !other {
 				d.missing = wanting(limits, path.Path, asked[path.ID], after, evidence.First[path.Source.Node],
-					reported[path.Source.Node].At)
+					evidence.Enough[path.Source.Node], reported[path.Source.Node].At)
 			} else {
 				d.missing = idle(limits, path.Path, after, reported[path.Source.Node].At)
 			}
@@ -331,16 +334,17 @@ func compare(limits Limits, evidence Evidence) []delta {
 // often.
 const writes = time.Second
 
-// wanting names the evidence that a path lacks since the gate was asked; empty if it has enough. The report that was at
-// hand then may be older than the gate by the time between two reports. So if it is known since when the node has
-// measured for the gate, the last probe must be of the end of that time: a prober may hang while its agent reports. The
-// last probe may be older than its report by the timeout, until it is decided, and by the path's interval, twice if the
-// sender is late.
+// wanting names the evidence that a path lacks since the gate was asked; empty if it has enough. The last probe must be
+// of the end of the time for which its node was watched, as far as that is decided by then: a prober may hang while its
+// agent reports. That moment does not move, so a node that has enough evidence keeps it, and a slow one gets it later.
 //
-// In a small cluster no question is asked, and it is not known since when the node has measured. There, as everywhere,
-// the last probe must be about as new as its report, which is the second at least that was made since the gate was
-// asked. An answer comes at once, so a probe is only as old as the timeout if there must be none, or if it is lost.
-func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult, first, reported time.Time) string {
+// If it is known since when the node has measured for the gate, its counts are as new. The last probe may be older by
+// the timeout, until it is decided, and by the path's interval, twice if the sender is late.
+//
+// In a small cluster no question is asked, and the time ends with the first report that is new enough for the gate. An
+// answer comes at once, so a probe is only as old as the timeout if there must be none, or if it may be lost.
+func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult,
+	first, enough, reported time.Time) string {
 	fresh, need := between(path.Denied, baseline(asked, after), after), int64(1)
 	if path.IntervalMillis > 0 {
 		need = max(need, limits.Bake.Milliseconds()/int64(2*path.IntervalMillis))
@@ -352,12 +356,17 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 		return path.ID + " got no answer at all"
 	}
 	late := time.Duration(2*path.IntervalMillis+lastStep) * time.Millisecond
-	lag := late + writes
-	if path.Denied || limits.MaxLost > 0 {
+	end, lag := enough, late+writes
+	if path.Denied || limits.MaxLost > 0 || enough.IsZero() {
 		lag += limits.Timeout
 	}
-	if after.Last.Before(reported.Add(-lag)) ||
-		!first.IsZero() && after.Last.Before(first.Add(limits.watch()-limits.Timeout-late)) {
+	if !first.IsZero() {
+		end, lag = first.Add(limits.watch()), late+limits.Timeout
+	}
+	if end.IsZero() || reported.Before(end) {
+		end = reported
+	}
+	if after.Last.Before(end.Add(-lag)) {
 		return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05") + ", too early for the gate"
 	}
 	return ""

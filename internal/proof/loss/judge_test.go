@@ -83,9 +83,9 @@ func TestJudge(t *testing.T) {
 		{name: "a path that stopped", change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1000, 1000 },
 			waiting: true, reason: "not enough evidence: b>a sent 0 of at least 1 new probes"},
 		{name: "a prober that hangs after a new probe", change: func(w *world) {
-			w.now(1, 0).Sent, w.now(1, 0).Answered, w.now(1, 0).Last = 1001, 1001, after(13969)
+			w.now(1, 0).Sent, w.now(1, 0).Answered, w.now(1, 0).Last = 1001, 1001, after(11969)
 		}, waiting: true, reason: "not enough evidence: b>a was last measured at"},
-		{name: "a prober whose counts are late", change: func(w *world) { w.now(1, 0).Last = after(13970) }, pass: true,
+		{name: "a prober whose counts are late", change: func(w *world) { w.now(1, 0).Last = after(11970) }, pass: true,
 			reason: "none lost"},
 		{name: "a denied path that stopped", change: func(w *world) { w.now(0, 1).Last = after(11969) }, waiting: true,
 			reason: "not enough evidence: a>b/denied was last measured at"},
@@ -391,6 +391,36 @@ func TestProberHangs(t *testing.T) {
 			if got.Pass {
 				break
 			}
+		}
+	}
+}
+
+// TestSlowPath: a path whose answers take longer than a second, or whose agent takes long to write its report, has
+// enough evidence a report later, and keeps it.
+func TestSlowPath(t *testing.T) {
+	w := healthy()
+	watch := NewWatch(Limits{}, w.evidence)
+	for second := 1; second <= 10; second++ {
+		now := slices.Clone(w.evidence.Asked)
+		at := time.Duration(second) * time.Second
+		for i := range now {
+			one := &now[i].Status
+			one.Seq, one.At, one.Paths = one.Seq+int64(second), one.At.Add(at), slices.Clone(one.Paths)
+			for j := range one.Paths {
+				result := &one.Paths[j]
+				last := at
+				if result.ID == "b>a" {
+					last -= 1900 * time.Millisecond
+				}
+				sent := max(0, last.Milliseconds()/10)
+				result.Sent, result.Last = result.Sent+sent, result.Last.Add(max(0, last))
+				if result.Answered > 0 {
+					result.Answered += sent
+				}
+			}
+		}
+		if got := watch.Look(now); got.Pass != (second >= 4) || !got.Pass && !got.Waiting {
+			t.Errorf("after %d s: %+v", second, got)
 		}
 	}
 }

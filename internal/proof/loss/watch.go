@@ -80,11 +80,12 @@ func (w *Watch) Hear(heard *Hearing, now time.Time) {
 // gate judges: since it saw the question; or since its first report that was made after the gate was asked, if it does
 // not know of questions. The one before may have been on its way.
 func (w *Watch) first(now []v1alpha1.ProbeReport) {
-	if w.evidence.First == nil {
-		return
-	}
 	if w.asked == nil {
 		w.asked = byNode(w.evidence.Asked)
+	}
+	if w.evidence.First == nil {
+		w.enough(now)
+		return
 	}
 	for i := range now {
 		node, status := now[i].Name, &now[i].Status
@@ -106,6 +107,21 @@ func (w *Watch) first(now []v1alpha1.ProbeReport) {
 		}
 		if _, known := w.evidence.First[node]; !known && status.Seq > w.asked[node].Seq+1 {
 			w.evidence.First[node] = status.At
+		}
+	}
+}
+
+// enough keeps when each node had measured for long enough, where no question is asked.
+func (w *Watch) enough(now []v1alpha1.ProbeReport) {
+	if w.evidence.Enough == nil {
+		w.evidence.Enough = map[string]time.Time{}
+	}
+	for i := range now {
+		node, status := now[i].Name, &now[i].Status
+		before := w.asked[node]
+		if _, known := w.evidence.Enough[node]; !known && status.Generation == w.evidence.Generations[node] &&
+			status.Seq >= before.Seq+2 && status.At.Sub(before.At) >= w.limits.watch() {
+			w.evidence.Enough[node] = status.At
 		}
 	}
 }
