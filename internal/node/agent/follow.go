@@ -82,18 +82,16 @@ func (f *followed) watch(ctx context.Context) (goesOn bool, err error) {
 	f.options.TimeoutSeconds = new(int64(limit / time.Second))
 	ctx, cancel := context.WithTimeout(ctx, limit+callTimeout)
 	defer cancel()
+	silence := time.AfterFunc(watchSilence, cancel) // the API server may be silent from the start
+	defer silence.Stop()
 	events, err := f.client.Watch(ctx, f.options)
 	if err != nil {
 		return false, err
 	}
 	defer events.Stop()
-	silence := time.NewTimer(watchSilence)
-	defer silence.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return false, nil
-		case <-silence.C:
 			return false, nil
 		case event, more := <-events.ResultChan():
 			if !more {

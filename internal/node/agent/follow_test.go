@@ -24,6 +24,7 @@ type watchedKind struct {
 	asked   []string
 	watches []*watch.FakeWatcher
 	refuse  error // of the next watch
+	hang    bool  // the next watch is never opened
 }
 
 func (k *watchedKind) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
@@ -35,13 +36,20 @@ func (k *watchedKind) List(context.Context, metav1.ListOptions) (*unstructured.U
 	return list, nil
 }
 
-func (k *watchedKind) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (k *watchedKind) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	k.lock.Lock()
 	defer k.lock.Unlock()
 	k.asked = append(k.asked, fmt.Sprintf("watch after %s", options.ResourceVersion))
 	if !options.AllowWatchBookmarks || options.TimeoutSeconds == nil ||
 		*options.TimeoutSeconds > int64(watchTimeout/time.Second) {
 		k.asked = append(k.asked, fmt.Sprintf("%+v", options))
+	}
+	if k.hang {
+		k.hang = false
+		k.lock.Unlock()
+		<-ctx.Done()
+		k.lock.Lock()
+		return nil, ctx.Err()
 	}
 	if err := k.refuse; err != nil {
 		k.refuse = nil
@@ -104,11 +112,16 @@ func TestFollow(t *testing.T) {
 		kind.lock.Unlock()
 		kind.last().Stop()
 		time.Sleep(3 * retryInterval)
+		kind.lock.Lock()
+		kind.hang = true
+		kind.lock.Unlock()
+		kind.last().Stop()
+		time.Sleep(retryInterval + watchSilence + 2*retryInterval) // opening it takes too long
 		kind.last()
 		cancel()
 		running.Wait()
 		want := "list, watch after 10, watch after 11, watch after 15, list, watch after 10, list, watch after 10, " +
-			"watch after 10, list, watch after 10"
+			"watch after 10, list, watch after 10, watch after 10, list, watch after 10"
 		if got := strings.Join(kind.asked, ", "); got != want {
 			t.Errorf("asked\n%s, want\n%s", got, want)
 		}
