@@ -196,6 +196,9 @@ func (m *machine) carryOut(ctx context.Context, st step.Step, actions []step.Act
 		if len(group) == 0 {
 			continue
 		}
+		if st.NoReturn && !undo { // the step may have waited for long since it began
+			m.fresh()
+		}
 		if err := m.followDesire(ctx); err != nil {
 			return err
 		}
