@@ -345,7 +345,8 @@ const desireAge = 2 * time.Second
 type Control struct {
 	client dynamic.Interface
 	name   string
-	asked  atomic.Value // string
+	age    time.Duration // how long an answer is used
+	asked  atomic.Value  // string
 
 	lock   sync.Mutex
 	desire v1alpha1.Desire
@@ -354,7 +355,7 @@ type Control struct {
 
 // NewControl returns the control of the Migration with this name.
 func NewControl(client dynamic.Interface, name string) *Control {
-	return &Control{client: client, name: name}
+	return &Control{client: client, name: name, age: desireAge}
 }
 
 // Desire implements engine.Control. The answer is at most desireAge old.
@@ -370,7 +371,7 @@ func (c *Control) Desire(ctx context.Context) (v1alpha1.Desire, error) {
 		return "", err
 	}
 	c.asked.Store(AskedBy(migration))
-	c.desire, c.until = migration.Spec.Desire, begun.Add(desireAge)
+	c.desire, c.until = migration.Spec.Desire, begun.Add(c.age)
 	return c.desire, nil
 }
 
