@@ -2,7 +2,10 @@ package kube
 
 import (
 	"context"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
@@ -15,6 +18,7 @@ import (
 type asking struct {
 	nodes map[string]bool // nil: all nodes
 	every time.Duration   // over which answers are spread; 0 if none is asked
+	all   time.Duration   // over which those of all nodes are
 	again time.Time       // when those that have not answered are asked again
 	often bool            // they are asked to report often then
 }
@@ -24,6 +28,8 @@ const (
 	mostAsked = 2 * time.Minute
 	// longestAsk bounds telling them.
 	longestAsk = 10 * time.Second
+	// answersLate is how late an answer is at least before it is missing: an agent waits for counts that are new enough.
+	answersLate = 3 * time.Second
 )
 
 // asking decides whom a gate asks: the nodes that its step concerns and a sample of the others, or all.
@@ -33,7 +39,8 @@ func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
 	}
 	if gate.Near {
 		if concerned := loss.Concerned(paths, gate.About, gate.Step); concerned != nil {
-			return asking{nodes: concerned, every: path.AskedEvery(nodes, len(concerned))}
+			return asking{nodes: concerned, every: path.AskedEvery(nodes, len(concerned)),
+				all: path.AskedEvery(nodes, nodes)}
 		}
 	}
 	return asking{every: path.AskedEvery(nodes, nodes)}
@@ -48,6 +55,20 @@ func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (numb
 	if k.every == 0 || now.Before(k.again) {
 		return 0
 	}
+	often := k.often
+	number, some := k.write(ctx, a, measure)
+	if some {
+		return number
+	}
+	// The cluster has plans of an older version, which do not say who is asked, so all nodes are.
+	k.nodes, k.every, k.often = nil, k.all, often
+	number, _ = k.write(ctx, a, measure)
+	return number
+}
+
+// write asks a question. It is false if the cluster cannot keep whom it asks.
+func (k *asking) write(ctx context.Context, a *Actor, measure time.Duration) (number int64, some bool) {
+	now := a.Clock.Now()
 	// An agent that does not know of answers must report for as long as it takes: a first report, which may have been
 	// under way, the one from which it counts, others that span the time, and the last.
 	lasts := min(measure+3*k.every+poll, mostAsked)
@@ -55,20 +76,25 @@ func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (numb
 	if !k.often {
 		// A new question ends the one before, so it must not come while that may still be answered, however long the
 		// bake: at the first report after it, or at one of the next two.
-		wait = measure + 3*k.every + poll
+		wait = measure + max(3*k.every, answersLate) + poll
 	}
 	defer func() { k.again, k.often = a.Clock.Now().Add(wait), true }()
 	// A gate waits for reports of nodes that were not told, too, but not for an API server that answers no more: then
 	// the gate's own calls fail, and it is asked anew.
 	ctx, cancel := context.WithTimeout(ctx, longestAsk)
 	defer cancel()
+	whom := loss.Whom(k.nodes)
 	asked := &v1alpha1.Asked{Number: now.UnixNano(), ReportMillis: k.every.Milliseconds(),
-		ForMillis: lasts.Milliseconds(), Of: loss.Whom(k.nodes)}
+		ForMillis: lasts.Milliseconds(), Of: whom}
 	if !k.often {
 		asked.MeasureMillis = (measure + time.Millisecond - 1).Milliseconds()
 	}
 	plan := planOf(v1alpha1.PlanOfAll, 0, nil, reports{})
 	plan.Spec.Asked = asked
-	_ = a.writePlan(ctx, plan)
-	return asked.Number
+	written, err := a.writtenPlan(ctx, plan)
+	if err != nil {
+		return asked.Number, whom == "" || !strings.Contains(err.Error(), "not declared in schema")
+	}
+	of, _, _ := unstructured.NestedString(written.Object, "spec", "asked", "of")
+	return asked.Number, of == whom
 }

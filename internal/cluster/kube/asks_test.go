@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -253,7 +254,8 @@ func TestGateAsksOnce(t *testing.T) {
 		for _, test := range []struct {
 			until time.Duration
 			asks  bool
-		}{{bake + 2*within, false}, {bake + 3*within + time.Second, true}} {
+		}{{bake + max(3*within, answersLate), false},
+			{bake + max(3*within, answersLate) + time.Second, true}} {
 			begun := c.now
 			c.now = c.now.Add(test.until)
 			if got := k.ask(context.Background(), c.Actor, bake) != 0; got != test.asks {
@@ -341,5 +343,35 @@ func TestAllIsNoNode(t *testing.T) {
 	k.ask(context.Background(), c.Actor, 0)
 	if c.all != 1 {
 		t.Error("they are told again at once")
+	}
+}
+
+// TestGateAsksByOlderPlans: in a cluster whose plans do not say who is asked, all nodes are, over as long as that takes.
+func TestGateAsksByOlderPlans(t *testing.T) {
+	for name, refuses := range map[string]bool{"it refuses the field": true, "it drops the field": false} {
+		c := newCrowd(t, 500)
+		var every []int64
+		c.dynamic.PrependReactor("patch", "probeplans", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			var plan v1alpha1.ProbePlan
+			if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &plan); err != nil {
+				t.Fatal(err)
+			}
+			if plan.Spec.Asked.Of == "" {
+				every = append(every, plan.Spec.Asked.ReportMillis)
+				return false, nil, nil
+			}
+			if refuses {
+				return true, nil, errors.New("failed to create typed patch object: .spec.asked.of: field not declared in schema")
+			}
+			return true, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}, nil
+		})
+		c.answer = func(int) time.Duration { return 0 }
+		gate := &Gate{Actor: c.Actor, Since: []v1alpha1.ProbeReport{}}
+		c.ask(gate, true)
+		all := c.all
+		why, pass, _ := c.ask(gate, true)
+		if !pass || c.all != all+1 || every[len(every)-1] != 2500 || len(c.asked) != 0 {
+			t.Errorf("%s: %t, all told %d times, over %v ms: %s", name, pass, c.all, every, why)
+		}
 	}
 }

@@ -346,14 +346,19 @@ func (a *Actor) writePlanOver(ctx context.Context, plan, former v1alpha1.ProbePl
 }
 
 func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
+	_, err := a.writtenPlan(ctx, plan)
+	return err
+}
+
+// writtenPlan writes a plan, and returns what the cluster keeps of it.
+func (a *Actor) writtenPlan(ctx context.Context, plan v1alpha1.ProbePlan) (*unstructured.Unstructured, error) {
 	content, err := encode(&plan)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	object := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
-	_, err = a.apply(ctx, object, false)
-	return err
+	return a.apply(ctx, object, false)
 }
 
 // topology reads the endpoints between which to measure.
