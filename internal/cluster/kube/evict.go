@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -302,13 +303,15 @@ func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, er
 // move evicts a pod and waits until its workload has all its ready pods without it; if that is unknown for the
 // workload, until the pod is gone.
 func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
-	began := a.Clock.Now()
-	if err := a.askToGo(ctx, pod); err != nil {
+	refused, err := a.askToGo(ctx, pod)
+	if err != nil {
 		return nil, err
 	}
 	evicted := a.Clock.Now()
-	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String(),
-		HeldMillis: evicted.Sub(began).Milliseconds()}
+	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String()}
+	if !refused.IsZero() {
+		moved.HeldMillis = evicted.Sub(refused).Milliseconds()
+	}
 	now, err := a.count(ctx, owner)
 	switch {
 	case err != nil:
@@ -321,29 +324,36 @@ func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev
 	return moved, err
 }
 
-// askToGo requests the eviction until the PDB allows it.
-func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
+// longestRefused is the longest time between two requests of an eviction that a PDB denies: many at once would use up
+// what the run may write.
+const longestRefused = 2 * time.Second
+
+// askToGo requests the eviction until the PDB allows it. It returns when it was refused first, if it was.
+func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) (refused time.Time, err error) {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
 	}
-	for said := false; ; said = true {
+	for rest := poll; ; rest = min(2*rest, longestRefused) {
 		err := a.Typed.CoreV1().Pods(pod.Namespace).EvictV1(ctx, eviction)
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // gone, or another pod of the same name is there already
+			return refused, nil // gone, or another pod of the same name is there already
 		}
 		if !apierrors.IsTooManyRequests(err) {
-			return err
+			return refused, err
 		}
-		if !said && a.Note != nil {
-			a.Note(fmt.Sprintf("waiting: a PodDisruptionBudget denies the eviction of pod %s/%s%s", pod.Namespace,
-				pod.Name, budgetIn(err)))
+		if refused.IsZero() {
+			refused = a.Clock.Now()
+			if a.Note != nil {
+				a.Note(fmt.Sprintf("waiting: a PodDisruptionBudget denies the eviction of pod %s/%s%s", pod.Namespace,
+					pod.Name, budgetIn(err)))
+			}
 		}
 		if a.Denied != nil {
 			a.Denied(pod, strings.TrimPrefix(budgetIn(err), ": "))
 		}
-		if wait := a.pause(ctx, poll); wait != nil {
-			return fmt.Errorf("its PodDisruptionBudget denies the eviction%s: %w", budgetIn(err), err)
+		if wait := a.pause(ctx, rest); wait != nil {
+			return refused, fmt.Errorf("its PodDisruptionBudget denies the eviction%s: %w", budgetIn(err), err)
 		}
 	}
 }

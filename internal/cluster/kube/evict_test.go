@@ -141,7 +141,7 @@ func TestEvictHeldByItsBudget(t *testing.T) {
 		t.Errorf("told of %d denials", denied)
 	}
 	want := EvictedPod{Namespace: "shop", Name: "web-a", Workload: "Deployment/shop/web",
-		HeldMillis: 1000, WholeMillis: 500}
+		HeldMillis: 250 + 500 + 1000 + 2000, WholeMillis: 500}
 	if err != nil || !slices.Equal(done.Pods, []EvictedPod{want}) {
 		t.Errorf("%+v, %v", done.Pods, err)
 	}
