@@ -61,6 +61,11 @@ func (a *Agent) measure(ctx context.Context) {
 		}
 	}
 	look := func(due bool) {
+		now := time.Now()
+		if due && pace.told.Before(pace.answer) && pace.waits(countedAt(wanted, a.results(), now), now) {
+			answer.Reset(answerAgain)
+			return
+		}
 		var sessions *v1alpha1.BGP
 		if due && len(plan.Paths) > 0 {
 			sessions = a.Node.BGP(ctx) // may take a moment, and the counts must not get old meanwhile
