@@ -23,7 +23,7 @@ func TestUsage(t *testing.T) {
 		{"walk", `unknown command "walk"`},
 		{"run now", `unexpected argument "now"`},
 		{"--approvals=0", "at least one user must approve"},
-		{"--max-writes-per-second=5", "5 writes a second are not 0 (no bound), nor at least 10"},
+		{"--max-writes-per-second=5", "5 is too small: give at least 10 writes a second, or 0 for no bound"},
 		{"--max-writes-per-second=many", "invalid value"},
 		{"--api-server=10.0.0.1", "it must be HOST:PORT"},
 		{"--notify-secret-file=/none", "without --notify"},

@@ -125,6 +125,9 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 			err = incluster.Available(ctx, a, client)
 		}
 		if err == nil {
+			if err := writes.Elsewhere(name); err != nil {
+				return err
+			}
 			return rollBackInCluster(ctx, a, client, name, records)
 		}
 		fmt.Fprintf(a.Err, "note: the controller cannot roll %s back, so this machine does: %v\n", name, err)
@@ -155,6 +158,9 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	}
 	var held *journal.HeldError
 	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) || !held.Runs() { // who only looks cannot roll back
+		return err
+	}
+	if err := writes.Elsewhere(name); err != nil {
 		return err
 	}
 	return asking.AskHolder(ctx, a, client, name, held)

@@ -72,7 +72,8 @@ func Ready(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) e
 // New is a run of this process, on this terminal; begins says that the cluster does not have the plan yet. access is
 // how the mirror of the plan is reached, if flags override the plan.
 func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, begins bool) *run.Run {
-	r := &run.Run{Client: client, Plan: p, Begins: begins, Theseus: a.Version, Waiting: a.Waiting}
+	r := &run.Run{Client: client, Plan: p, Begins: begins, Theseus: a.Version, Waiting: a.Waiting,
+		MaxWrites: kube.WritesPerSecond}
 	if begins { // another process may have begun while a person read the plan
 		r.MayBegin = func(ctx context.Context) error {
 			return admission.Alone(ctx, admission.Request{Client: r.Client, Plan: p, Holder: journal.Holder(),

@@ -31,9 +31,18 @@ func (w *Writes) Check(inCluster bool) error {
 			"--"+maxWrites+" is for a run on this machine, and --in-cluster is given")
 	}
 	if err := kube.ValidWrites(w.perSecond); err != nil {
-		return exit.Fail(exit.Usage, "leave the flag out for 50 writes a second", "--"+maxWrites+": %w", err)
+		return exit.Fail(exit.Usage, "leave the flag out: the default is 50 writes a second", "--"+maxWrites+": %w", err)
 	}
 	return nil
+}
+
+// Elsewhere refuses a bound if another process carries the run out.
+func (w *Writes) Elsewhere(name string) error {
+	if w.command == nil || !w.command.Flags().Changed(maxWrites) {
+		return nil
+	}
+	return exit.Fail(exit.Usage, "leave the flag out, and that process does what you ask for",
+		"--"+maxWrites+" is for a run of this process, and another one has %s", name)
 }
 
 // Of sets the bound of a run.

@@ -23,7 +23,7 @@ func ValidWrites(perSecond int) error {
 	if perSecond == 0 || perSecond >= leastWrites {
 		return nil
 	}
-	return fmt.Errorf("%d writes a second are not 0 (no bound), nor at least %d", perSecond, leastWrites)
+	return fmt.Errorf("%d is too small: give at least %d writes a second, or 0 for no bound", perSecond, leastWrites)
 }
 
 // Paced returns a client of the same cluster that sends at most so many writes a second on average, after a burst of
