@@ -49,6 +49,9 @@ type Reading struct {
 	// of fields joined by dots, or a sample's name with its labels as it is written.
 	Counters map[string]string `json:"counters,omitempty"`
 	Gauges   map[string]string `json:"gauges,omitempty"`
+	// Carried are the names of Counters that count what was done, such as packets that were forwarded: no losses. Only
+	// who shows them needs it.
+	Carried []string `json:"-"`
 }
 
 // Local refuses what an agent does not ask: anything but HTTP at a loopback address.

@@ -84,8 +84,8 @@ func newNetwork(a *app.App) *cobra.Command {
 	flags.IntVar(&o.bounds.LinkShare, "link-share", o.bounds.LinkShare,
 		"percent of a node's link that --throughput may be at most, if the node knows its link's speed")
 	flags.IntVar(&o.bounds.CPUShare, "max-cpu-share", o.bounds.CPUShare,
-		"stop when the processors of a node under load are busier than so many percent for a second, by all programs; "+
-			"100 does not watch them")
+		"stop when all programs together keep a node's processors busier than this for a second, in percent; 100 "+
+			"disables the check")
 	flags.BoolVar(&o.bounds.KeepGoing, "keep-going", false,
 		"after a measurement that was stopped because answers were slow or lost, go on with the next one")
 	flags.IntSliceVar(&o.bounds.PolicyRules, "policy-rules", nil,
@@ -104,6 +104,9 @@ func (o *options) read(a *app.App) (image string, err error) {
 	if err := o.bounds.Validate(); err != nil {
 		return "", exit.Fail(exit.Usage, "theseus bench network --help shows the bounds",
 			"%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if o.bounds.CPUShare == 0 { // results of older versions have it
+		return "", exit.Fail(exit.Usage, "100 disables the check", "--max-cpu-share 0 is not between 1 and 100")
 	}
 	if o.dry { // it makes nothing
 		return "", nil

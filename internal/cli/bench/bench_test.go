@@ -17,6 +17,11 @@ func TestDryNeedsNoImage(t *testing.T) {
 	if _, err := o.read(&app.App{}); err != nil {
 		t.Error(err)
 	}
+	o.bounds.CPUShare = 0 // as results of older versions have it
+	if _, err := o.read(&app.App{}); err == nil || !strings.Contains(err.Error(),
+		"--max-cpu-share 0 is not between 1") {
+		t.Error(err)
+	}
 }
 
 // TestResults: the files of one name are one network; what cannot be drawn is refused, and says which file it is.
@@ -40,14 +45,14 @@ func TestResults(t *testing.T) {
 		t.Errorf("%+v, %v", networks, err)
 	}
 	for says, args := range map[string][]string{
-		"there is no NAME=FILE":                            nil,
+		"no file was given: name at":                       nil,
 		`"a" is not NAME=FILE`:                             {"a"},
 		`"=x" is not NAME=FILE`:                            {"=x"},
 		`"a=" is not NAME=FILE`:                            {"a="},
 		"absent.json: no such file":                        {"a=" + filepath.Join(dir, "absent.json")},
-		"other.json: it is of another load":                {"a=" + one, "b=" + other},
+		"other.json: the load differs from":                {"a=" + one, "b=" + other},
 		"odd.json: result of a benchmark: there is no":     {"a=" + odd},
-		"snapshot.json: it is no result of theseus bench":  {"a=" + snapshot},
+		"snapshot.json: not a result of theseus bench":     {"a=" + snapshot},
 		"none.json: result of a benchmark: unexpected end": {"a=" + none},
 	} {
 		if _, err := results(args); err == nil || !strings.Contains(err.Error(), says) {

@@ -46,7 +46,7 @@ func newDraw(a *app.App) *cobra.Command {
 // results reads the files of the arguments, in the order in which the names come first.
 func results(args []string) (all []report.Network, err error) {
 	if len(args) == 0 {
-		return nil, exit.Fail(exit.Usage, drawUsage, "there is no NAME=FILE to draw")
+		return nil, exit.Fail(exit.Usage, drawUsage, "no file was given: name at least one NAME=FILE")
 	}
 	for _, arg := range args {
 		name, file, ok := strings.Cut(arg, "=")
@@ -60,7 +60,7 @@ func results(args []string) (all []report.Network, err error) {
 		result, err := bench.Read(text)
 		if err == nil && len(result.Tasks) == 0 {
 			return nil, exit.Fail(exit.Failed, "theseus bench network -o json writes one",
-				"%s: it is no result of theseus bench network", file)
+				"%s: not a result of theseus bench network -o json", file)
 		}
 		if err != nil {
 			return nil, exit.Fail(exit.Failed, "theseus bench network -o json writes one", "%s: %w", file, err)

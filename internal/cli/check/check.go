@@ -65,11 +65,11 @@ func NewCommand(a *app.App) *cobra.Command {
 			switch {
 			case load && len(only) > 0:
 				return exit.Fail(exit.Usage, "theseus check --load, or --only with IDs such as load/drops",
-					"--load chooses the checks itself, and --only others")
+					"--load and --only cannot be combined: --load selects the checks load/* and ipam/exhaustion")
 			case load && len(from) == 0 && spec.AgentImage == "":
 				return exit.Fail(exit.Usage,
 					"theseus check --load --agent-image IMAGE, or --from a snapshot with --nodes",
-					"--load reads the nodes' counters by Theseus' agent, and no image of it is named")
+					"--load installs Theseus' agent on every node, and no agent image is set")
 			case load:
 				options.Only = []string{"load", "ipam/exhaustion"}
 			}
@@ -83,9 +83,8 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.StringArrayVar(&skip, "skip", nil, "ID=REASON: leave a check out, and record why (repeatable)")
 	flags.BoolVar(&list, "list", false, "list the checks")
 	flags.BoolVar(&load, "load", false,
-		"would a busier network break here? Run the checks of load, and count the addresses that are left; on a "+
-			"running cluster, Theseus' agent reads the counters of every node; it is installed for that and removed "+
-			"again")
+		"run only the checks of load and of free addresses: would a busier network break? On a running cluster, "+
+			"Theseus' agent is installed, reads every node's counters, and is removed")
 	change.Register(command)
 	change.RegisterWhatIf(command)
 	return usage.Takes(command, "json", "sarif", "junit", "html", "svg")
@@ -93,11 +92,13 @@ func NewCommand(a *app.App) *cobra.Command {
 
 func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec,
 	options preflight.Options, load bool) error {
-	read := survey.Check
+	var checked propose.Checked
+	var err error
 	if load && len(from) == 0 {
-		read = now
+		checked, err = survey.CheckNodes(ctx, a, change, options)
+	} else {
+		checked, err = survey.Check(ctx, a, from, change, options)
 	}
-	checked, err := read(ctx, a, from, change, options)
 	if err != nil {
 		return err
 	}
@@ -141,19 +142,6 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		return exit.Quiet(exit.Blocked)
 	}
 	return refused
-}
-
-// now reads the cluster, lets agents read the nodes, and runs the checks.
-func now(ctx context.Context, a *app.App, _ []string, change v1alpha1.ChangeSpec,
-	options preflight.Options) (propose.Checked, error) {
-	snapshot, err := survey.See(ctx, a, nil)
-	if err != nil {
-		return propose.Checked{}, err
-	}
-	if snapshot.Facts, err = survey.LookAtNodes(ctx, a, snapshot, change.AgentImage); err != nil {
-		return propose.Checked{}, err
-	}
-	return survey.CheckOn(ctx, snapshot, true, change, options)
 }
 
 // withPlan makes a plan for the checks that need one, and adds what they find. Without a plan they say why.

@@ -316,6 +316,9 @@ func (o *options) free(ctx context.Context, a *app.App, s *scratch.Scratch, befo
 	if now, err = kube.Snapshot(ctx, s.Client, a.Version, time.Now()); err != nil {
 		return nil, nil, err
 	}
+	if err := s.Unchanged(ctx); err != nil { // what an interrupted rehearsal left is no network of the cluster's own
+		return nil, nil, err
+	}
 	theirs = drivers.All().Detect(now)
 	if o.manifest != nil {
 		err = rehearsal.Bare(before, now, ours, theirs)
@@ -635,13 +638,14 @@ func (o *options) removed(ctx context.Context, a *app.App, s *scratch.Scratch, e
 }
 
 func said(done scratch.Removed) string {
-	text := fmt.Sprintf("the copy is removed: %s and %s, and %s as before", cluster.Count(done.Namespaces, "namespace"),
-		cluster.Count(done.Objects, "other object"), cluster.Count(done.Nodes, "node"))
+	text := fmt.Sprintf("removed the copy: %s and %s; restored the labels and taints of %s",
+		cluster.Count(done.Namespaces, "namespace"), cluster.Count(done.Objects, "other object"),
+		cluster.Count(done.Nodes, "node"))
 	if done.Changed > 0 {
-		text += fmt.Sprintf("; %s of its network as before", cluster.Count(done.Changed, "object"))
+		text += fmt.Sprintf("; restored %s of the network", cluster.Count(done.Changed, "object"))
 	}
 	if done.Network > 0 {
-		text += fmt.Sprintf("; %s of its network removed", cluster.Count(done.Network, "object"))
+		text += fmt.Sprintf("; removed %s of the network", cluster.Count(done.Network, "object"))
 	}
 	return text
 }

@@ -23,22 +23,34 @@ import (
 // Check gathers the evidence for checks, and runs them on it.
 func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec,
 	options preflight.Options) (propose.Checked, error) {
-	if err := options.Validate(preflight.All()); err != nil { // before the cluster is read
-		return propose.Checked{}, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
-	}
-	snapshot, err := See(ctx, a, from)
-	if err != nil {
-		return propose.Checked{}, err
-	}
-	return CheckOn(ctx, snapshot, len(from) == 0, change, options)
+	return checkOn(ctx, change, options, len(from) == 0, func() (*cluster.Snapshot, error) { return See(ctx, a, from) })
 }
 
-// CheckOn gathers what else is needed, and runs the checks on a snapshot, which is of a live cluster or of files.
-func CheckOn(ctx context.Context, snapshot *cluster.Snapshot, live bool, change v1alpha1.ChangeSpec,
+// CheckNodes is Check on the running cluster, with what Theseus' agent reads on every node.
+func CheckNodes(ctx context.Context, a *app.App, change v1alpha1.ChangeSpec,
 	options preflight.Options) (propose.Checked, error) {
-	in := propose.Input{Change: change, Options: options, Snapshot: snapshot}
-	var err error
+	return checkOn(ctx, change, options, true, func() (*cluster.Snapshot, error) {
+		snapshot, err := See(ctx, a, nil)
+		if err != nil {
+			return nil, err
+		}
+		snapshot.Facts, err = LookAtNodes(ctx, a, snapshot, change.AgentImage)
+		return snapshot, err
+	})
+}
+
+// checkOn refuses invalid input before it reads the cluster, which may install agents there.
+func checkOn(ctx context.Context, change v1alpha1.ChangeSpec, options preflight.Options, live bool,
+	see func() (*cluster.Snapshot, error)) (propose.Checked, error) {
+	in := propose.Input{Change: change, Options: options}
+	err := options.Validate(preflight.All())
+	if err != nil {
+		return propose.Checked{}, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
+	}
 	if in.Manifest, err = readManifest(change); err != nil {
+		return propose.Checked{}, err
+	}
+	if in.Snapshot, err = see(); err != nil {
 		return propose.Checked{}, err
 	}
 	if live {

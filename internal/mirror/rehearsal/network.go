@@ -59,17 +59,16 @@ func (m *maker) networkSettings(theirs []*cni.Installation) error {
 			"between the versions is not rehearsed", there.Versioned())})
 	}
 	if mode, other := proxyMode(m.original), proxyMode(m.scratch); mode != other {
-		m.Lacks = append(m.Lacks, Lack{"kube-proxy's mode " + mode, fmt.Sprintf("that of the scratch cluster is %s, "+
-			"and stays: how connections to Services are kept is rehearsed with that", other)})
+		m.Lacks = append(m.Lacks, Lack{"kube-proxy's mode " + mode, fmt.Sprintf("the scratch cluster keeps its mode "+
+			"%s, so behaviour that depends on the mode is not rehearsed", other)})
 	}
 	if n.copier == nil {
-		m.Lacks = append(m.Lacks, Lack{"settings of " + ours.Title(), "Theseus does not copy those of this network: " +
-			"the scratch cluster's network stays as it is"})
+		m.Lacks = append(m.Lacks, Lack{"settings of " + ours.Title(), "Theseus does not copy settings of this " +
+			"network; the scratch cluster's stay as they are"})
 		return nil
 	}
 	n.Links = slices.ContainsFunc(n.copier.Settings(m.original, m.original, nil), func(s cni.Setting) bool {
-		return strings.Contains(s.Name, "MTU") && s.Original != "" && s.Original != "0" ||
-			s.Name == "veth_mtu" && s.Original != "0"
+		return s.Links && s.Original != "" && s.Original != "0"
 	})
 	proxied := ""
 	if proxy, err := (&check.Pass{Snapshot: m.scratch}).KubeProxy(); err == nil {
@@ -88,7 +87,11 @@ func (m *maker) networkSettings(theirs []*cni.Installation) error {
 		if in := slices.IndexFunc(n.Installs, func(o *unstructured.Unstructured) bool {
 			return step.RefOf(o) == step.RefOf(object)
 		}); in >= 0 {
-			n.Installs[in].Object["data"] = object.Object["data"]
+			for _, field := range []string{"data", "spec"} {
+				if value, has := object.Object[field]; has {
+					n.Installs[in].Object[field] = value
+				}
+			}
 			continue
 		}
 		n.Settings = append(n.Settings, m.ofNetwork(object))

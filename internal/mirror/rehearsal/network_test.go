@@ -156,6 +156,18 @@ func TestInstalls(t *testing.T) {
 	if len(made.Network.Settings) != 1 || made.Network.Settings[0].GetName() != "odd" || !made.Network.Links {
 		t.Errorf("%+v", made.Network)
 	}
+	other := made.Network.Settings[0].DeepCopy()
+	other.Object["spec"] = map[string]any{"cidr": "10.99.0.0/16"}
+	before := manifest
+	manifest = append(slices.Clone(manifest), *other)
+	if again, err := make(); err != nil || len(again.Network.Settings) > 0 ||
+		!slices.ContainsFunc(again.Network.Installs, func(o *unstructured.Unstructured) bool {
+			return o.GetName() == "odd" && cni.FieldText(o.Object["spec"]) ==
+				cni.FieldText(made.Network.Settings[0].Object["spec"])
+		}) {
+		t.Errorf("a pool of the manifest does not get the original's spec: %v, %+v", err, again)
+	}
+	manifest = before
 	if text := made.Network.Text(); !strings.Contains(text, "installing the original's network") ||
 		!strings.Contains(text, "IPPool 1") {
 		t.Error(text)
@@ -186,8 +198,8 @@ func TestUnlikeNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := fmt.Sprint(made.Lacks)
-	for _, want := range []string{"weave 2.8.1 the scratch cluster has weave 2.6.5", "kube-proxy's mode ipvs that of " +
-		"the scratch cluster is nftables", "does not copy those of this network"} {
+	for _, want := range []string{"weave 2.8.1 the scratch cluster has weave 2.6.5", "kube-proxy's mode ipvs " +
+		"the scratch cluster keeps its mode nftables", "does not copy settings of this network"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing: %s", want, said)
 		}

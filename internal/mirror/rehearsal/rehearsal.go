@@ -267,12 +267,17 @@ func Empty(scratch *cluster.Snapshot, networks []*cni.Installation) error {
 	}
 	switch {
 	case len(kept) > 0:
-		return refuse("theseus rehearse remove, with the same --context",
-			"the scratch cluster has a copy of an earlier rehearsal: %s", few(kept))
+		return Kept(kept)
 	case len(found) > 0:
 		return NotEmpty(found)
 	}
 	return nil
+}
+
+// Kept refuses a scratch cluster that has these parts of an earlier rehearsal.
+func Kept(parts []string) error {
+	return refuse("theseus rehearse remove, with the same --context",
+		"the scratch cluster has a copy of an earlier rehearsal: %s", few(parts))
 }
 
 // NotEmpty refuses a scratch cluster that has these objects of users.

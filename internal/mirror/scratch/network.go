@@ -243,8 +243,10 @@ func (s *Scratch) takeBack(ctx context.Context, parts []Part) (n int, err error)
 			}
 		}
 	}
-	if err := s.restart(ctx, restarts); err != nil && !apierrors.IsNotFound(err) {
-		return n, err
+	for _, ref := range restarts {
+		if err := s.restart(ctx, []step.Ref{ref}); err != nil && !apierrors.IsNotFound(err) {
+			return n, err
+		}
 	}
 	return n, nil
 }

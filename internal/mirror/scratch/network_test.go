@@ -108,8 +108,19 @@ func TestNetworkAPIServer(t *testing.T) {
 		"apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: more}\nspec: {cidr: 10.78.0.0/20}\n" +
 		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: calico-config, namespace: kube-system}\n" +
 		"data: {veth_mtu: '1380'}\n"
+	gone := agent
+	gone.Name = "gone"
+	const passing = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: gone, namespace: kube-system}\nspec: " +
+		"{selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, " +
+		"image: b}]}}}\n"
+	if err := s.put(t.Context(), &cnitest.Documents(t, []byte(passing))[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Unchanged(t.Context()); err != nil {
+		t.Errorf("a user's network: %v", err)
+	}
 	made = &rehearsal.Copy{Of: "of", Network: rehearsal.Network{Settings: mark(cnitest.Documents(t, []byte(settings))),
-		Restart: []step.Ref{agent}}}
+		Restart: []step.Ref{gone, agent}}}
 	if err := s.Network(t.Context(), made, 2*time.Second); err == nil ||
 		!strings.Contains(err.Error(), "is not ready") {
 		t.Fatal(err)
@@ -128,6 +139,14 @@ func TestNetworkAPIServer(t *testing.T) {
 	}
 	if parts, err = s.Find(t.Context()); err != nil || len(parts.Network) != 1 || len(parts.Changed) != 2 {
 		t.Fatalf("%v: %+v", err, parts)
+	}
+	if err := s.Unchanged(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"of an earlier rehearsal: IPPool more") {
+		t.Errorf("what a rehearsal left: %v", err)
+	}
+	if err := s.Client.Typed.AppsV1().DaemonSets("kube-system").Delete(t.Context(), "gone",
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	if done, err = s.Remove(t.Context(), parts); err != nil || done.Network != 1 || done.Changed != 2 {
 		t.Errorf("%v: %+v", err, done)

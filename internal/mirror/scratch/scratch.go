@@ -83,6 +83,23 @@ func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 		Hint: "use a cluster administrator of the scratch cluster"}
 }
 
+// Unchanged refuses a scratch cluster whose network an earlier rehearsal installed or changed: it may have been
+// interrupted before it made anything else.
+func (s *Scratch) Unchanged(ctx context.Context) error {
+	parts, err := s.Find(ctx)
+	if err != nil {
+		return fmt.Errorf("whether an earlier rehearsal left anything on the scratch cluster: %w", err)
+	}
+	var kept []string
+	for _, part := range slices.Concat(parts.Network, parts.Changed) {
+		kept = append(kept, part.String())
+	}
+	if len(kept) > 0 {
+		return rehearsal.Kept(kept)
+	}
+	return nil
+}
+
 // Empty refuses a scratch cluster that has objects of users which snapshots do not have: claims and CronJobs anywhere,
 // and Secrets and ConfigMaps in the namespace default.
 func (s *Scratch) Empty(ctx context.Context) error {

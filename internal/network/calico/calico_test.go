@@ -387,6 +387,11 @@ func TestReadings(t *testing.T) {
 	snapshot.Sources = append(snapshot.Sources,
 		cluster.Source{Resource: "ipamblocks.crd.projectcalico.org", From: "live"})
 	found = calico.Driver{}.Detect(snapshot)
+	for _, carried := range found.Readings[0].Carried {
+		if found.Readings[0].Counters[carried] == "" {
+			t.Errorf("%s is no counter", carried)
+		}
+	}
 	if len(found.Readings) != 1 || found.Readings[0].URL != "http://127.0.0.1:992/metrics" ||
 		found.Readings[0].Local() != nil {
 		t.Errorf("%+v", found.Readings)

@@ -64,7 +64,7 @@ func (d Driver) Copy(c *cni.Copying) (*cni.Copied, error) {
 	k.ipam()
 	k.mtu()
 	if k.Manifest != nil && !k.serves() {
-		why := "the snapshot has no pool that pods get addresses of"
+		why := "the snapshot has no enabled IPv4 pool"
 		if len(k.Lacks) > 0 {
 			why = k.Lacks[0].What + ": " + k.Lacks[0].Follows
 		}
@@ -222,8 +222,8 @@ func (k *copier) keepsRange(ours, theirs *unstructured.Unstructured, spec map[st
 	}
 	if ours, theirs := blockSize(spec), blockSize(has); ours != theirs {
 		k.Lack(fmt.Sprintf("%s: blockSize %d", name, ours), fmt.Sprintf("pods have addresses of the scratch cluster's "+
-			"pool, with blocks of %d: how nodes run out of blocks is not rehearsed; --network-manifest on a "+
-			"cluster without a network has it", theirs))
+			"pool, with blocks of %d: the copy does not show when nodes run out of blocks; use a scratch cluster "+
+			"without a network and --network-manifest to keep this block size", theirs))
 	}
 	for _, fixed := range []string{"cidr", "blockSize"} {
 		delete(spec, fixed)
@@ -308,8 +308,8 @@ func (k *copier) configurations(kind string, fit func(name string, spec map[stri
 		fit(said, spec)
 		if had, again := of[name]; again {
 			if !equality.Semantic.DeepEqual(had, spec) {
-				k.Lack(said, fmt.Sprintf("%s plays another node with other settings, and has those",
-					name[len(perNode):]))
+				k.Lack(said, fmt.Sprintf("node %s also stands for another node with different settings, "+
+					"and got those", name[len(perNode):]))
 			}
 			continue
 		}
@@ -324,10 +324,13 @@ func (k *copier) leave(name string, spec map[string]any, fields ...string) {
 	for _, field := range fields {
 		if _, has := spec[field]; has {
 			delete(spec, field)
-			k.Lack(name+": "+field, "it belongs to the surroundings of the original, and is left out")
+			k.Lack(name+": "+field, "left out: it refers to addresses outside of the cluster")
 		}
 	}
 }
+
+// overheads are what the encapsulations need of a packet, by the field of Felix' that sets the MTU of their links.
+var overheads = map[string]int{"vxlanMTU": 50, "ipipMTU": 20, "wireguardMTU": 60}
 
 // felix takes out what the other cluster cannot have.
 func (k *copier) felix(name string, spec map[string]any) {
@@ -337,7 +340,7 @@ func (k *copier) felix(name string, spec map[string]any) {
 		delete(spec, "bpfEnabled")
 		k.Lack(name+": bpfEnabled", "the eBPF data plane replaces kube-proxy: the copy has the standard one")
 	}
-	for field, overhead := range map[string]int{"vxlanMTU": 50, "ipipMTU": 20, "wireguardMTU": 60} {
+	for field, overhead := range overheads {
 		if mtu, _ := spec[field].(int64); mtu > 0 && k.tooBig(name+": "+field, int(mtu), overhead) {
 			delete(spec, field)
 		}
@@ -478,7 +481,7 @@ func (Driver) Settings(original, copied *cluster.Snapshot, plays map[string]stri
 	if one == nil || other == nil {
 		return all
 	}
-	all = append(all, cni.Setting{Area: cni.AreaMTU, Name: "veth_mtu",
+	all = append(all, cni.Setting{Area: cni.AreaMTU, Name: "veth_mtu", Links: true,
 		Original: strconv.Itoa(vethMTU(original, one.Namespace)), Copy: strconv.Itoa(vethMTU(copied, other.Namespace))})
 	ours, theirs := map[string]any{}, map[string]any{}
 	for _, c := range one.Spec.Template.Spec.Containers {
@@ -514,7 +517,11 @@ func compareConfigurations(area, kind string, original, copied *cluster.Snapshot
 		} else if name != "default" {
 			continue
 		}
-		all = append(all, cni.CompareFields(area, object.GetName()+": ", specOf(&object), theirs[name])...)
+		of := object.GetName() + ": "
+		for _, setting := range cni.CompareFields(area, of, specOf(&object), theirs[name]) {
+			setting.Links = overheads[strings.TrimPrefix(setting.Name, of)] > 0
+			all = append(all, setting)
+		}
 	}
 	return all
 }

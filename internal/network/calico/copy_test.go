@@ -114,7 +114,8 @@ func TestCopy(t *testing.T) {
 		"made with its own range 10.2.0.0/16", "{IPPool overlaps with 10.96.0.0/16 it overlaps the address 10.96.0.1 " +
 			"of its Service", "part of 10.9.0.0/16 is free", "IPPool six it has no IPv4 range", "natOutgoingAddress",
 		"vxlanMTU 1480",
-		"node.node-2 s-1 plays another node with other settings", "nodeToNodeMeshEnabled false BGPPeer rack is not in",
+		"node.node-2 node s-1 also stands for another node with different settings",
+		"nodeToNodeMeshEnabled false BGPPeer rack is not in",
 		"serviceClusterIPs"} {
 		if !strings.Contains(said, text) {
 			t.Errorf("%q is not said: %s", text, said)
@@ -161,7 +162,7 @@ func TestCopyRanges(t *testing.T) {
 		"two": {pools: []string{one, two}, proxied: "10.128.0.0/16", want: []string{"10.128.0.0/17",
 			"10.128.128.0/17"}},
 		"none free":       {pools: []string{one}, proxied: "10.96.0.0/28", no: "no part of 10.96.0.0/28 is free"},
-		"no enabled pool": {pools: []string{one[:len(one)-1] + ", disabled: true}"}, no: "no pool that pods get"},
+		"no enabled pool": {pools: []string{one[:len(one)-1] + ", disabled: true}"}, no: "no enabled IPv4 pool"},
 	} {
 		address := c.address
 		if address == "" {

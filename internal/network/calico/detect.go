@@ -157,7 +157,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
 		func(name string) string { return valueOf(template.Containers, name) })
 	found.Parts = partsIn(snapshot, agent)
-	found.Readings = []step.Reading{reading(snapshot, template.Containers)}
+	found.Readings = []step.Reading{Reading(snapshot, template.Containers)}
 	for _, kind := range usersKinds {
 		for _, object := range snapshot.Calico(kind) {
 			found.Written = append(found.Written, step.RefOf(&object))
@@ -167,9 +167,9 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	return found
 }
 
-// reading is where Felix serves its metrics, if they are enabled: felix/config of Calico. A variable precedes the
+// Reading is where Felix serves its metrics, if they are enabled: felix/config of Calico. A variable precedes the
 // cluster's FelixConfiguration; those of single nodes are not read.
-func reading(snapshot *cluster.Snapshot, containers []corev1.Container) step.Reading {
+func Reading(snapshot *cluster.Snapshot, containers []corev1.Container) step.Reading {
 	port := "9091"
 	for _, object := range snapshot.Calico("FelixConfiguration") {
 		if set, ok, _ := unstructured.NestedInt64(object.Object, "spec", "prometheusMetricsPort"); ok &&
@@ -187,6 +187,7 @@ func reading(snapshot *cluster.Snapshot, containers []corev1.Container) step.Rea
 			"felix.int_dataplane_apply_time_seconds.p50": `felix_int_dataplane_apply_time_seconds{quantile="0.5"}`,
 			"felix.int_dataplane_apply_time_seconds.p99": `felix_int_dataplane_apply_time_seconds{quantile="0.99"}`,
 		},
+		Carried: []string{"felix.int_dataplane_apply_time_seconds_count"},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/flannel"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -94,6 +95,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		ConfFolder:   cni.HostFolder(agent, "/host/etc/cni/net.d"),
 		PluginFolder: cni.HostFolder(agent, "/host/opt/cni/bin"),
 		Problems:     cni.NotReady(snapshot, agent),
+		Readings:     []step.Reading{calico.Reading(snapshot, agent.Spec.Template.Spec.Containers)},
 	}
 	conf := confOf(agent)
 	config, mounted := settings(snapshot, agent)

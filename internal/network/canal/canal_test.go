@@ -36,6 +36,9 @@ func TestDetect(t *testing.T) {
 		len(found.Problems) > 0 {
 		t.Errorf("found %+v", found)
 	}
+	if len(found.Readings) != 1 || found.Readings[0].URL != "http://127.0.0.1:9091/metrics" {
+		t.Errorf("the metrics of Calico's agent are not read: %+v", found.Readings)
+	}
 	var order []string
 	for _, part := range found.Parts {
 		order = append(order, part.String())

@@ -74,6 +74,8 @@ const (
 // Setting is a setting of a network, as text; empty if it is not set.
 type Setting struct {
 	Area, Name, Original, Copy string
+	// Links says that the MTU of the links between nodes decides whether another cluster can have it.
+	Links bool
 }
 
 // CompareFields compares the fields of two objects, such as their specs.
@@ -87,7 +89,8 @@ func CompareFields(area, of string, original, copied map[string]any, without ...
 	var all []Setting
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if keys[key] {
-			all = append(all, Setting{area, of + key, FieldText(original[key]), FieldText(copied[key])})
+			all = append(all, Setting{Area: area, Name: of + key, Original: FieldText(original[key]),
+				Copy: FieldText(copied[key])})
 		}
 	}
 	return all

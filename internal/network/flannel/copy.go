@@ -134,7 +134,7 @@ func (Driver) Settings(original, copied *cluster.Snapshot, _ map[string]string) 
 	inOurs, inTheirs = maps.Clone(inOurs), maps.Clone(inTheirs)
 	all = append(all, cni.CompareFields(areaConf, "Backend.", inOurs, inTheirs, "MTU")...)
 	all = append(all, cni.Setting{Area: cni.AreaMTU, Name: "Backend.MTU", Original: cni.FieldText(inOurs["MTU"]),
-		Copy: cni.FieldText(inTheirs["MTU"])})
+		Copy: cni.FieldText(inTheirs["MTU"]), Links: true})
 	return append(all, cni.Setting{Area: "cni-conf.json", Name: "cni-conf.json",
 		Original: compact(one.Data["cni-conf.json"]), Copy: compact(other.Data["cni-conf.json"])})
 }

@@ -73,7 +73,7 @@ func readings(s settings) []step.Reading {
 	return []step.Reading{{URL: "http://" + at + "/report", JSON: true, Counters: map[string]string{
 		"weave.PacketsDropped":  "Router.CaptureStats.PacketsDropped",
 		"weave.PacketsReceived": "Router.CaptureStats.PacketsReceived",
-	}}}
+	}, Carried: []string{"weave.PacketsReceived"}}}
 }
 
 // settings are the user's settings (environment variables), and facts from the nodes.

@@ -248,6 +248,19 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// TestDrops: what was carried is no drop, by the kernel's counters and by those of the network's programs.
+func TestDrops(t *testing.T) {
+	r := &Result{Carried: []string{"net.Received"}}
+	counters := map[string]int64{"tcp.OutSegs": 1, "net.Received": 2}
+	if got := r.drops(counters); got != noDrops {
+		t.Error(got)
+	}
+	counters["other.Received"] = 3
+	if got := r.drops(counters); got != "other.Received +3" {
+		t.Error(got)
+	}
+}
+
 func TestRises(t *testing.T) {
 	got := Rises(map[string]int64{"a": 1, "b": 5, "reset": 9}, map[string]int64{"a": 3, "b": 5, "new": 2, "reset": 1})
 	if diff := cmp.Diff(map[string]int64{"a": 2, "new": 2}, got); diff != "" {

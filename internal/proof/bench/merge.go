@@ -37,12 +37,12 @@ func (r *Result) SameLoad(other *Result) error {
 		}
 	}
 	if !reflect.DeepEqual(mine, its) {
-		return fmt.Errorf("it is of another load: --duration %s, --rate %d, --throughput %d and --policy-rules %v, "+
-			"and not %s, %d, %d and %v", its.Duration, its.Rate, its.Megabits, its.PolicyRules, mine.Duration,
-			mine.Rate, mine.Megabits, mine.PolicyRules)
+		return fmt.Errorf("the load differs from the first file's: --duration %s, --rate %d, --throughput %d, "+
+			"--policy-rules %v; the first has %s, %d, %d, %v", its.Duration, its.Rate, its.Megabits, its.PolicyRules,
+			mine.Duration, mine.Rate, mine.Megabits, mine.PolicyRules)
 	}
 	if len(r.Tasks) != len(other.Tasks) {
-		return fmt.Errorf("it has %d measurements, and not %d: one was measured on one node, the other on two",
+		return fmt.Errorf("it has %d measurements, the first file has %d: one benchmark used one node, the other two",
 			len(other.Tasks), len(r.Tasks))
 	}
 	for i, task := range other.Tasks {

@@ -27,10 +27,10 @@ func TestMerge(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for says, change := range map[string]func(*Result){
-		"it is of another load: --duration 1s, --rate 50": func(r *Result) { r.Bounds.Rate = 50 },
-		"it is of another load: --duration 2s":            func(r *Result) { r.Bounds.Duration *= 2 },
-		"--policy-rules [10]":                             func(r *Result) { r.Bounds.PolicyRules = []int{10} },
-		"it has 0 measurements, and not 1":                func(r *Result) { r.Tasks = nil },
+		"the load differs from the first file's: --duration 1s, --rate 50": func(r *Result) { r.Bounds.Rate = 50 },
+		"the load differs from the first file's: --duration 2s":            func(r *Result) { r.Bounds.Duration *= 2 },
+		"--policy-rules [10]":                         func(r *Result) { r.Bounds.PolicyRules = []int{10} },
+		"it has 0 measurements, the first file has 1": func(r *Result) { r.Tasks = nil },
 		"is pod to host, two nodes, TCP, 1 stream, and not pod to pod, two nodes": func(r *Result) {
 			r.Tasks[0].Path = ToHost
 		},

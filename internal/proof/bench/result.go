@@ -215,6 +215,8 @@ type Result struct {
 	Says       []string `json:"says"`
 	// Stopped is why the benchmark ended early; empty if it did not.
 	Stopped string `json:"stopped,omitempty"`
+	// Carried are the counters of the network's programs that count what was done: no losses.
+	Carried []string `json:"carriedCounters,omitempty"`
 	// Harmed is set if that was the load: it exceeded, or harmed, what it was put on.
 	Harmed   bool                        `json:"harmed,omitempty"`
 	Counters map[string]map[string]int64 `json:"counters"`

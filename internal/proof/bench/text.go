@@ -152,7 +152,7 @@ func (r *Result) Remarks() (all []string) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(r.Counters)) {
 		all = append(all, fmt.Sprintf("Counters of node %s, of the kernel and of the network's own programs, all "+
-			"traffic of the node: %s", node, drops(r.Counters[node])))
+			"traffic of the node: %s", node, r.drops(r.Counters[node])))
 	}
 	for _, left := range r.Addresses {
 		all = append(all, left.String())
@@ -166,7 +166,7 @@ func (r *Result) Remarks() (all []string) {
 			continue
 		}
 		for _, node := range slices.Sorted(maps.Keys(row.Rises)) {
-			if text := drops(row.Rises[node]); text != noDrops {
+			if text := r.drops(row.Rises[node]); text != noDrops {
 				all = append(all, fmt.Sprintf("During %s, %s, on node %s: %s", row.Path, row.Name, node, text))
 			}
 		}
@@ -213,11 +213,11 @@ func (r *Result) WriteTable(w io.Writer) error {
 const noDrops = "no counter of drops has risen"
 
 // drops are the counters that stand for losses, without those that count what was carried.
-func drops(counters map[string]int64) string {
+func (r *Result) drops(counters map[string]int64) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
 		if !slices.Contains([]string{"softnet.processed", "tcp.OutSegs", "udp.InDatagrams", Busy}, name) &&
-			!strings.HasSuffix(name, "Received") && !strings.HasSuffix(name, "_count") { // of the network's programs
+			!slices.Contains(r.Carried, name) {
 			all = append(all, fmt.Sprintf("%s +%d", name, counters[name]))
 		}
 	}

@@ -37,7 +37,7 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 	c := &conductor{plan: plan, worker: "http://" + worker + pathMeasure, emit: emit}
 	before := c.counters(ctx)
 	if why := c.exceeded(ctx, plan.Entries(), emit, nil); why != "" {
-		emit(bench.Line{Stopped: "no load was begun: " + why})
+		emit(bench.Line{Stopped: "the load was not started: " + why})
 		return
 	}
 	silent := c.reachAll(ctx)
@@ -53,7 +53,7 @@ func Conduct(ctx context.Context, plan bench.Plan, worker string, emit func(benc
 		silent = c.reachAll(ctx)
 	}
 	if why := c.watchRest(ctx); why != "" {
-		emit(bench.Line{Stopped: "no load was begun: " + why})
+		emit(bench.Line{Stopped: "the load was not started: " + why})
 		return
 	}
 	for i, task := range plan.Tasks {
@@ -258,11 +258,15 @@ func (c *conductor) watchRest(ctx context.Context) string {
 	for _, node := range slices.Sorted(maps.Keys(c.plan.Counters)) {
 		var limits bench.Limits
 		if c.read(ctx, c.plan.Counters[node]+pathLimits, &limits) != nil || limits.Boot == "" {
+			if ctx.Err() == nil {
+				c.emit(bench.Line{Note: fmt.Sprintf("the kernel of node %s could not be identified, so nodes may "+
+					"share a machine: their processor time is not known, and --max-cpu-share does not apply", node)})
+			}
 			return ""
 		}
 		if other := boots[limits.Boot]; other != "" {
-			c.emit(bench.Line{Note: fmt.Sprintf("nodes %s and %s are one machine (one kernel runs both), so their "+
-				"processor time cannot be told apart, and --max-cpu-share was not applied", other, node)})
+			c.emit(bench.Line{Note: fmt.Sprintf("nodes %s and %s run on one machine, so their processor time "+
+				"cannot be separated, and --max-cpu-share does not apply", other, node)})
 			return ""
 		}
 		boots[limits.Boot] = node

@@ -304,7 +304,8 @@ func TestConduct(t *testing.T) {
 			done = true
 		}
 	}
-	if !done || len(samples) != len(tasks) || notes != 2 ||
+	if !done || len(samples) != len(tasks) || notes != 3 || // link, conntrack, kernel
+
 		counters["node-1"]["softnet.dropped"] != int64(5*(2*len(tasks)+1)) ||
 		len(counters["node-1"]) != 1 {
 		t.Fatalf("done: %v, %d samples, counters %v", done, len(samples), counters)
@@ -363,7 +364,7 @@ func TestProcessorTime(t *testing.T) {
 	plan.Tasks[0].Within, plan.Counters["b"] = "", third.HTTP
 	note := false
 	for _, line := range conducted(t, t.Context(), plan) {
-		note = note || strings.Contains(line.Note, "nodes a and b are one machine")
+		note = note || strings.Contains(line.Note, "nodes a and b run on one machine")
 		if line.Sample != nil && line.Sample.Processor != nil {
 			t.Errorf("%+v", line.Sample)
 		}
@@ -538,9 +539,9 @@ func TestLimits(t *testing.T) {
 		lines       int
 	}{
 		{bench.Limits{Link: 100}, bench.Limits{},
-			"no load was begun: node a: --throughput 11 is more than 10% of its link of 100 Mbit/s", 1},
+			"the load was not started: node a: --throughput 11 is more than 10% of its link of 100 Mbit/s", 1},
 		{bench.Limits{Conntrack: 80, ConntrackMost: 100}, bench.Limits{},
-			"no load was begun: node a: its conntrack table has 80 of 100", 1},
+			"the load was not started: node a: its conntrack table has 80 of 100", 1},
 		{bench.Limits{Link: 110, Conntrack: 1, ConntrackMost: 100}, bench.Limits{Conntrack: 71, ConntrackMost: 100},
 			"run 1: node a: its conntrack table has 71 of 100", 2},
 	} {
@@ -574,7 +575,7 @@ func TestOverworked(t *testing.T) {
 		shared     bool
 		want       string
 	}{
-		{1, 1, false, "no load was begun: node a: its processors (1) were"},
+		{1, 1, false, "the load was not started: node a: its processors (1) were"},
 		{0.2, 1, false, "run 1: node a: its processors (1) were"},
 		{1, 1, true, ""},
 		{0.2, 0.2, false, ""},

@@ -495,6 +495,9 @@ func (b *Bench) measure(ctx context.Context, plans []bench.Plan) (*bench.Result,
 	result := &bench.Result{APIVersion: v1alpha1.APIVersion, Kind: "NetworkBench",
 		Began: time.Now().UTC().Format(time.RFC3339), Bounds: b.Bounds, Cost: b.Cost(), Client: b.Nodes[0].Name,
 		Tasks: tasks(plans), Counters: map[string]map[string]int64{}}
+	for _, reading := range b.Readings {
+		result.Carried = append(result.Carried, reading.Carried...)
+	}
 	if len(b.Nodes) > 1 {
 		result.Other = b.Nodes[1].Name
 	}

@@ -38,9 +38,18 @@ func Networks(networks []Network) ([]byte, error) {
 	if len(networks) > 0 {
 		bounds = networks[0].Result.Bounds
 	}
+	level, word := Good, "measured"
+	for _, network := range networks {
+		switch {
+		case network.Result.Harmed:
+			level, word = Bad, "stopped"
+		case network.Result.Stopped != "" && level == Good:
+			level, word = Stopped, "stopped"
+		}
+	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, map[string]any{"Style": template.CSS(pageCSS), "Networks": networks, "Bounds": bounds,
-		"Drawings": networkDrawings(networks)}); err != nil {
+	if err := t.Execute(&out, map[string]any{"Level": level, "Word": word, "Style": template.CSS(pageCSS),
+		"Networks": networks, "Bounds": bounds, "Drawings": networkDrawings(networks)}); err != nil {
 		return nil, fmt.Errorf("the page of networks: %w", err)
 	}
 	return out.Bytes(), nil

@@ -59,6 +59,13 @@ func TestNetworks(t *testing.T) {
 	if strings.Contains(string(page), "<one>") {
 		t.Error("a name is not escaped")
 	}
+	for want, result := range map[string]bench.Result{`class="verdict good"`: {},
+		`class="verdict stopped"`: {Stopped: "x"}, `class="verdict bad"`: {Stopped: "x", Harmed: true}} {
+		if page, err := Networks([]Network{{"one", &bench.Result{}}, {"two", &result}, {"three",
+			&bench.Result{}}}); err != nil || !strings.Contains(string(page), want) {
+			t.Errorf("%v: the page lacks %s", err, want)
+		}
+	}
 	if page, err := Networks(nil); err != nil || !strings.Contains(string(page), "Nothing was measured") {
 		t.Errorf("of none: %v", err)
 	}

@@ -125,7 +125,7 @@ func TestRehearse(t *testing.T) {
 	rigtest.Run(t, rig, "here", 1, []string{"error: the scratch cluster has calico"}, append(args, "--dry-run")...)
 	remove := []string{"rehearse", "remove", "--context", context(rig)}
 	rigtest.Run(t, rig, "here", 2, []string{"Namespace odd, with everything in it", "hint: add --yes"}, remove...)
-	rigtest.Run(t, rig, "here", 0, []string{"the copy is removed: 1 namespace"}, append(remove, "--yes")...)
+	rigtest.Run(t, rig, "here", 0, []string{"removed the copy: 1 namespace"}, append(remove, "--yes")...)
 	rigtest.Run(t, rig, "here", 0, []string{"there is no copy"}, remove...)
 	if after := marks(t, rig); !maps.Equal(before, after) {
 		t.Errorf("nodes were %v, and are %v", before, after)
