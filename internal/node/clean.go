@@ -73,8 +73,8 @@ func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue)
 
 // named lists what is in a residue.
 func named(r step.Residue) string {
-	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables,
-		r.IPSets, r.Routes, r.Rules, r.ConfFiles, r.Binaries, r.Paths), ", ")
+	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.RuleSets,
+		r.NFTables, r.IPSets, r.Routes, r.Rules, r.ConfFiles, r.Binaries, r.Paths), ", ")
 }
 
 // removeAll removes in an order in which nothing is in use any more when its turn comes: configuration

@@ -98,7 +98,9 @@ func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
 		return w, err
 	}
 	for _, link := range present {
-		w.links = append(w.links, link.Name)
+		if !foreignTunnel(link) {
+			w.links = append(w.links, link.Name)
+		}
 	}
 	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
@@ -139,6 +141,11 @@ func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
 	w.binaries = slices.Compact(w.binaries)
 	w.paths, err = n.existing(residue.Paths)
 	return w, err
+}
+
+// foreignTunnel reports whether a link only has a name as of kube-router's tunnels, such as one of a VPN.
+func foreignTunnel(link cluster.Link) bool {
+	return strings.HasPrefix(link.Name, "tun-") && link.Type != "ipip" && link.Type != "ip6tnl"
 }
 
 func destinations() ([]netip.Prefix, error) {

@@ -237,23 +237,28 @@ func TestKernelCleanRouted(t *testing.T) {
 	}
 	n := newNode(t)
 	wanted := step.Residue{
-		RuleComments: []string{"allow outbound traffic from pods"}, IPSets: []string{"kube-router-*"},
-		Routes: []string{"198.19.0.0/20"}, Rules: []string{"77 198.19.0.0/20"},
+		RuleLinks: []string{"kube-bridge"}, IPSets: []string{"kube-router-*"},
+		RuleSets: []string{"kube-router-pod-subnets", "kube-router-node-ips"},
+		Routes:   []string{"198.19.0.0/20"}, Rules: []string{"77 198.19.0.0/20"},
 	}
-	for _, set := range []string{"kube-router-pod-subnets", "kube-router-node-ips", "mine"} {
+	for _, set := range []string{"kube-router-pod-subnets", "kube-router-node-ips", "mine", "mine2"} {
 		sh(t, "", "ipset", "create", set, "hash:net")
 	}
 	for _, source := range []string{"198.19.1.0/24", "198.19.2.0/24", "10.0.0.0/8"} {
 		sh(t, "", "ip", "rule", "add", "from", source, "lookup", "77")
 	}
 	sh(t, "", "ip", "rule", "add", "from", "198.19.3.0/24", "lookup", "78")
+	// with the same source and table as one of the agent's, and before it
+	sh(t, "", "ip", "rule", "add", "from", "198.19.1.0/24", "ipproto", "tcp", "lookup", "77", "priority", "100")
 	sh(t, "", "ip", "rule", "add", "from", "198.19.4.0/24", "iif", "lo", "lookup", "77")
 	for _, rule := range []string{
 		"-t nat -A POSTROUTING -m set --match-set kube-router-pod-subnets src -m set ! --match-set " +
 			"kube-router-pod-subnets dst -m set ! --match-set kube-router-node-ips dst -j MASQUERADE --random-fully",
 		"-t nat -A POSTROUTING -m set --match-set mine src -j MASQUERADE",
+		"-A INPUT -m set --match-set mine src -m set --match-set mine2 dst -j DROP",
 		"-A FORWARD -i kube-bridge -m comment --comment allow_outbound_traffic_from_pods -j ACCEPT",
-		"-A FORWARD -i kube-bridge -m comment --comment mine -j ACCEPT",
+		"-A FORWARD -i bridge0 -m comment --comment mine -j ACCEPT",
+		"-A FORWARD -i bridge0 -m comment --comment allow_inbound_traffic_to_pods -j ACCEPT",
 	} {
 		words := strings.Fields(rule)
 		for i := range words {
@@ -263,7 +268,7 @@ func TestKernelCleanRouted(t *testing.T) {
 	}
 	found := residue(t, do(t, n, step.VerbInventory, wanted))
 	if diff := cmp.Diff([]string{"77 198.19.1.0/24", "77 198.19.2.0/24"}, found.Rules); diff != "" ||
-		len(found.IPSets) != 2 || len(found.RuleComments) != 1 {
+		len(found.IPSets) != 2 || len(found.RuleLinks) != 1 || len(found.RuleSets) != 2 {
 		t.Errorf("inventory: %+v, rules (-want +got):\n%s", found, diff)
 	}
 	if got := do(t, n, step.VerbClean, wanted); !got.Changed || residue(t, got).Count() != 0 {
@@ -271,18 +276,18 @@ func TestKernelCleanRouted(t *testing.T) {
 	}
 	rules := sh(t, "", "ip", "rule")
 	for _, kept := range []string{"from 10.0.0.0/8 lookup 77", "from 198.19.3.0/24 lookup 78",
-		"from 198.19.4.0/24 iif lo"} {
+		"from 198.19.4.0/24 iif lo", "from 198.19.1.0/24 ipproto tcp"} {
 		if !strings.Contains(rules, kept) {
 			t.Errorf("the rule %q is gone:\n%s", kept, rules)
 		}
 	}
 	saved := sh(t, "", "iptables-save")
-	if strings.Count(rules, "lookup 77") != 2 || strings.Contains(saved, "kube-router") ||
-		strings.Contains(saved, "allow outbound") || !strings.Contains(saved, "--match-set mine") ||
+	if strings.Count(rules, "lookup 77") != 3 || strings.Contains(saved, "kube-router") ||
+		strings.Contains(saved, "allow outbound") || strings.Count(saved, "--match-set mine") != 3 || !strings.Contains(saved, "allow inbound") ||
 		!strings.Contains(saved, "--comment mine") {
 		t.Errorf("rules:\n%s\n%s", rules, saved)
 	}
-	if sets := sh(t, "", "ipset", "list", "-name"); sets != "mine\n" {
+	if sets := sh(t, "", "ipset", "list", "-name"); sets != "mine\nmine2\n" {
 		t.Errorf("ipsets: %q", sets)
 	}
 }

@@ -27,7 +27,7 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 	if err != nil {
 		return step.Residue{}, err
 	}
-	var chains, comments, ruleLinks, routes []string
+	var chains, comments, ruleLinks, ruleSets, routes []string
 	for _, t := range w.tables {
 		chains = append(chains, t.leftChains(residue.Chains)...)
 		for _, r := range t.leftRules(residue) {
@@ -35,6 +35,7 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 				comments = append(comments, r.comment())
 			}
 			ruleLinks = append(ruleLinks, step.Pick(residue.RuleLinks, r.links())...)
+			ruleSets = append(ruleSets, step.Pick(residue.RuleSets, r.sets())...)
 		}
 	}
 	for _, route := range w.routes {
@@ -52,6 +53,7 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 		Chains:       step.Pick(all, chains),
 		RuleComments: step.Pick(all, comments),
 		RuleLinks:    step.Pick(all, ruleLinks),
+		RuleSets:     step.Pick(all, ruleSets),
 		NFTables:     step.Pick(residue.NFTables, w.nftables),
 		IPSets:       step.Pick(residue.IPSets, w.ipsets),
 		Routes:       step.Pick(all, routes),

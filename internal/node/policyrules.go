@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -26,9 +26,14 @@ func policyRules() ([]string, error) {
 	return rules, nil
 }
 
-// policyName is false for a rule that matches on anything besides its source.
+// policyName is false for a rule that matches on anything besides its source, or does more than look up a table.
 func policyName(rule *netlink.Rule) (string, bool) {
-	if rule.Src == nil || rule.Dst != nil || rule.IifName != "" || rule.OifName != "" || rule.Mark != 0 || rule.Invert {
+	switch {
+	case rule.Src == nil || rule.Dst != nil || rule.IifName != "" || rule.OifName != "" || rule.Invert,
+		rule.Mark != 0 || rule.Mask != nil || rule.Tos != 0 || rule.TunID != 0,
+		rule.IPProto != 0 || rule.Sport != nil || rule.Dport != nil || rule.UIDRange != nil,
+		rule.SuppressPrefixlen >= 0 || rule.SuppressIfgroup >= 0 || rule.Goto >= 0,
+		rule.Type != unix.RTN_UNSPEC && rule.Type != unix.RTN_UNICAST:
 		return "", false
 	}
 	address, ok := netip.AddrFromSlice(rule.Src.IP)
@@ -59,24 +64,25 @@ func leftPolicy(residue, present []string) ([]string, error) {
 	return left, nil
 }
 
-// removePolicy removes rules by the names that policyRules gives them.
+// removePolicy removes rules by the names that policyRules gives them. It names the priority and the protocol of each
+// as well: without them, the kernel takes the first rule with that source and table.
 func removePolicy(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	all, err := listed(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
+	if err != nil {
+		return fmt.Errorf("list the policy routing rules: %w", err)
+	}
 	var errs []error
-	for _, name := range names {
-		table, cidr, _ := strings.Cut(name, " ")
-		number, err := strconv.Atoi(table)
-		source, parsing := netlink.ParseIPNet(cidr)
-		if err != nil || parsing != nil {
-			errs = append(errs, errors.Join(err, parsing))
+	for i := range all {
+		name, ok := policyName(&all[i])
+		if !ok || !slices.Contains(names, name) {
 			continue
 		}
-		rule := netlink.NewRule()
-		rule.Table, rule.Src, rule.Family = number, source, unix.AF_INET
-		if source.IP.To4() == nil {
-			rule.Family = unix.AF_INET6
-		}
-		if err := netlink.RuleDel(rule); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("remove the policy routing rule from %s to table %s: %w", cidr, table, err))
+		all[i].Type = unix.RTN_UNICAST // a list does not say the type: a rule of another one stays
+		if err := netlink.RuleDel(&all[i]); err != nil && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("remove the policy routing rule %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -18,8 +19,8 @@ func (t table) leftChains(patterns []string) []string {
 }
 
 // leftRules are the rules outside the residue's own chains that belong to it: those that jump to one of
-// its chains, wherever they are, and those in built-in chains that carry one of its comments or match on
-// one of its links or ipsets: no set goes that a rule still names.
+// its chains, wherever they are, and those in built-in chains that carry one of its comments, match on
+// one of its links, or match on sets of which all are in RuleSets: one with a set of another owner is the other's.
 func (t table) leftRules(residue step.Residue) []rule {
 	doomed := map[string]bool{}
 	for _, name := range t.leftChains(residue.Chains) {
@@ -37,7 +38,8 @@ func (t table) leftRules(residue step.Residue) []rule {
 		comment := r.comment()
 		single := comment != "" && step.Matches(residue.RuleComments, comment) ||
 			len(step.Pick(residue.RuleLinks, r.links())) > 0 ||
-			len(step.Pick(residue.IPSets, r.options("--match-set"))) > 0
+			len(r.sets()) > 0 && !slices.ContainsFunc(r.sets(),
+				func(set string) bool { return !step.Matches(residue.RuleSets, set) })
 		if doomed[r.target()] || builtin[r.chain] && single {
 			rules = append(rules, r)
 		}

@@ -116,6 +116,9 @@ func (r rule) links() []string {
 	return r.options("-i", "--in-interface", "-o", "--out-interface", "--physdev-in", "--physdev-out")
 }
 
+// sets are the ipsets that the rule matches on, or excludes.
+func (r rule) sets() []string { return r.options("--match-set") }
+
 // target is the chain or target that the rule jumps or goes to.
 func (r rule) target() string { return r.option("-j", "--jump", "-g", "--goto") }
 

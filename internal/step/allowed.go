@@ -17,10 +17,11 @@ var known = Residue{
 	Chains: []string{"cali-*", "FLANNEL-*", "WEAVE", "WEAVE-*", "CILIUM_*", "OLD_CILIUM_*", "KUBE-ROUTER-*",
 		"KUBE-POD-FW-*", "KUBE-NWPLCY-*", "KIND-MASQ-AGENT"},
 	RuleComments: []string{"cali:*", "flanneld masq", "flanneld forward",
-		"Block non-local access to Weave Net control port", "allow outbound traffic from pods",
-		"allow inbound traffic to pods",
+		"Block non-local access to Weave Net control port",
 		"allow outbound node port traffic on node interface with which node ip is associated"},
-	RuleLinks: []string{"weave"},
+	RuleLinks: []string{"weave", "kube-bridge"},
+	RuleSets: []string{"kube-router-pod-subnets", "kube-router-node-ips", "inet6:kube-router-pod-subnets",
+		"inet6:kube-router-node-ips"},
 	NFTables: []string{"ip calico", "ip6 calico", "ip flannel-ipv4", "ip6 flannel-ipv6",
 		"inet kindnet-network-policies", "inet kube-network-policies"},
 	IPSets: []string{"cali*", "weave-*", "weaver-*", "cilium_*", "kube-router-*", "KUBE-SRC-*",
@@ -87,7 +88,7 @@ func (r Residue) named() error {
 		{"chain", known.Chains, r.Chains}, {"comment of a rule", known.RuleComments, r.RuleComments},
 		{"nft table", known.NFTables, r.NFTables}, {"ipset", known.IPSets, r.IPSets},
 		{"plugin", known.Binaries, r.Binaries},
-		{"interface of a rule", known.RuleLinks, r.RuleLinks},
+		{"interface of a rule", known.RuleLinks, r.RuleLinks}, {"ipset of a rule", known.RuleSets, r.RuleSets},
 	} {
 		for _, name := range kind.asked {
 			if !openIn(kind.allow, name) {

@@ -16,6 +16,8 @@ type Residue struct {
 	RuleComments []string `json:"ruleComments,omitempty"`
 	// RuleLinks are interfaces: single iptables rules in built-in chains that match on them go.
 	RuleLinks []string `json:"ruleLinks,omitempty"`
+	// RuleSets are ipsets: single iptables rules in built-in chains go that match on sets, all of them of these names.
+	RuleSets []string `json:"ruleSets,omitempty"`
 	// NFTables are nft tables, as "family name".
 	NFTables []string `json:"nftables,omitempty"`
 	IPSets   []string `json:"ipsets,omitempty"`
@@ -46,8 +48,8 @@ type Inventory struct {
 // Count is how many things an inventory holds.
 func (r Residue) Count() int {
 	n := 0
-	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes,
-		r.Rules, r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints, r.Farewells} {
+	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.RuleSets, r.NFTables, r.IPSets,
+		r.Routes, r.Rules, r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints, r.Farewells} {
 		n += len(list)
 	}
 	return n

@@ -58,6 +58,17 @@ func TestCalicoToCilium(t *testing.T) {
 	mustNeedOrder(t, p, nil)
 }
 
+// TestToCiliumEncrypted: no change ends encryption without a word.
+func TestToCiliumEncrypted(t *testing.T) {
+	r := calicoToCilium(t)
+	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\n"+
+		"kind: FelixConfiguration\nmetadata: {name: node.node-2}\nspec: {wireguardEnabled: true}\n"))...)
+	if hint := mustRefuse(t, r, "encrypts traffic between nodes (WireGuard)"); !strings.Contains(hint,
+		"wireguardEnabled: false") {
+		t.Errorf("the hint is %q", hint)
+	}
+}
+
 // globalPolicy denies everything to a workload, as Calico's policy and as Cilium's.
 const (
 	globalPolicy = "apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkPolicy\nmetadata: {name: db}\n" +
@@ -75,6 +86,20 @@ func TestCalicoPoliciesToCilium(t *testing.T) {
 		"theseus policy translate --from calico --to cilium") {
 		t.Errorf("the hint is %q", hint)
 	}
+	// the sets that policies select go with them, and nobody is told to delete them before
+	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte(
+		"apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkSet\nmetadata: {name: offices}\n"))...)
+	if hint := mustRefuse(t, r, "GlobalNetworkSet offices"); !strings.Contains(hint, "theseus policy translate") ||
+		strings.Contains(hint, "delete") {
+		t.Errorf("the hint is %q", hint)
+	}
+	r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(strings.Replace(
+		strings.Replace(ciliumPolicy, "Clusterwide", "", 1), "name: db", "name: db, namespace: none", 1)))...)
+	if hint := mustRefuse(t, r, "is in namespace none"); !strings.Contains(hint, "leave the policy out") ||
+		strings.Contains(hint, "privileged") {
+		t.Errorf("the hint is %q", hint)
+	}
+	r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1]
 	r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(ciliumPolicy))...)
 	p := mustMake(t, r)
 	wanted := func(ref step.Ref) bool { return ref.Kind == "CiliumClusterwideNetworkPolicy" && ref.Name == "db" }
@@ -266,7 +291,7 @@ func TestToCiliumRefuses(t *testing.T) {
 			r.snapshot.DaemonSets = slices.DeleteFunc(r.snapshot.DaemonSets, func(d appsv1.DaemonSet) bool {
 				return d.Name == "kube-router"
 			})
-		}, "only from networks with VXLAN and a policy agent that goes with Cilium's", "docs/networks.md"},
+		}, "only from flannel over VXLAN with kube-router", "docs/networks.md"},
 		{"an old kernel", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.KernelVersion = "5.15.0-91-generic" },
 			"node node-2 has Linux 5.15.0-91-generic", "6.6"},
 		{"CRDs of a former Cilium", func(r *request) {

@@ -53,6 +53,9 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := encrypted(source, target); err != nil {
+		return nil, err
+	}
 	if err := housed(snapshot, target); err != nil {
 		return nil, err
 	}

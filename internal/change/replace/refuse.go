@@ -28,25 +28,43 @@ func housed(snapshot *cluster.Snapshot, target *cni.Target) error {
 			known[target.Objects[i].GetName()] = true
 		}
 	}
-	for _, object := range slices.Concat(target.Objects, target.Policies) {
-		if name := object.GetNamespace(); !known[name] {
-			return kind.Refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace "+
-				"%s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest",
-				shell.Word(name), shell.Word(name)),
-				"%s is in namespace %s, which neither the cluster nor the manifest has",
-				joint.Name(step.RefOf(&object)), name)
+	for i, object := range slices.Concat(target.Objects, target.Policies) {
+		name := object.GetNamespace()
+		if known[name] {
+			continue
 		}
+		hint := fmt.Sprintf("kubectl create namespace %s && kubectl label namespace "+
+			"%s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest",
+			shell.Word(name), shell.Word(name))
+		if i >= len(target.Objects) { // no pod of the network runs there
+			hint = "leave the policy out of the manifest, or create the namespace: kubectl create namespace " +
+				shell.Word(name)
+		}
+		return kind.Refuse(hint, "%s is in namespace %s, which neither the cluster nor the manifest has",
+			joint.Name(step.RefOf(&object)), name)
 	}
 	return nil
 }
 
+// encrypted refuses a network that encrypts: neither the way between two networks nor any target that was run does.
+func encrypted(source *cni.Installation, target *cni.Target) error {
+	if !source.Capabilities.Encrypts {
+		return nil
+	}
+	return kind.Refuse("if traffic between nodes may go unencrypted, turn encryption off first (wireguardEnabled: false "+
+		"in the FelixConfiguration), then plan again from a new snapshot; if not, "+cni.Elsewhere,
+		"%s encrypts traffic between nodes (WireGuard), and a change to %s would end that", source.Title(),
+		target.Installation.Title())
+}
+
 // dispensable refuses a network with which something would go that users wrote. Policies may go if the target's
-// manifest has its own: a check finds which connections get another verdict then (policy/verdict-changes).
+// manifest has its own: a check finds which connections get another verdict then (policy/verdict-changes). So may
+// the network sets that policies select: the target's policies have their ranges.
 func dispensable(source *cni.Installation, target *cni.Target) error {
 	var names []string
-	policies := 0
+	policies, selecting := 0, slices.ContainsFunc(source.Written, isPolicy)
 	for _, ref := range source.Written {
-		if isPolicy(ref) {
+		if isPolicy(ref) || isNetworkSet(ref) && (selecting || len(target.Policies) > 0) {
 			if len(target.Policies) > 0 {
 				continue
 			}
@@ -59,11 +77,25 @@ func dispensable(source *cni.Installation, target *cni.Target) error {
 	}
 	hint := "save them to a file (kubectl get KIND NAME -o yaml), rewrite those that you need for the new network, " +
 		"and delete them"
-	if policies == len(names) && target.Translation != "" {
-		hint = "write them as policies of the new network, and append those to the manifest: " + target.Translation
+	switch {
+	case policies > 0 && target.Translation != "":
+		rest := ""
+		if policies < len(names) {
+			rest = "; save the other objects to a file, and delete those only"
+		}
+		hint = "write the policies as policies of the new network, and append those to the manifest: " +
+			target.Translation + rest
+	case policies > 0:
+		hint += ", network sets only after the policies that select them"
 	}
 	return kind.Refuse(hint, "users wrote %s that would be deleted with %s: %s",
 		cluster.Count(len(names), "object"), source.CNI, kind.Some(names))
+}
+
+// isNetworkSet reports whether an object is a list of address ranges that Calico's policies select.
+func isNetworkSet(ref step.Ref) bool {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return cluster.IsCalico(group) && (ref.Kind == "GlobalNetworkSet" || ref.Kind == "NetworkSet")
 }
 
 // isPolicy reports whether an object is of a kind of policies.

@@ -106,7 +106,7 @@ func (m *machine) sound() error {
 			"target's agents")
 	case t.podsNew > 0 && !m.undoing && slices.ContainsFunc(m.plan.Target.Parts,
 		func(part step.Ref) bool { return isPolicy(part) && !m.facts[exists(part)] }):
-		return errors.New("pods may be on the target, and one of its own policies does not exist")
+		return errors.New("pods may be on the target while a policy of its manifest does not exist")
 	case len(t.half) > 1 && !m.undoing:
 		return errors.New("nodes of more than one wave are switched and not moved")
 	}

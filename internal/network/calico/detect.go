@@ -153,6 +153,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
 	found.Capabilities.PolicyMarks = markBits(snapshot.Calico("FelixConfiguration"),
 		func(name string) string { return valueOf(template.Containers, name) })
+	found.Capabilities.Encrypts = encrypts(snapshot.Calico("FelixConfiguration"), template.Containers)
 	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
 	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
 		func(name string) string { return valueOf(template.Containers, name) })
@@ -293,6 +294,20 @@ func markBits(configurations []unstructured.Unstructured, env func(name string) 
 		}
 	}
 	return uint32(bits)
+}
+
+// encrypts reports whether Felix encrypts traffic between nodes (WireGuard), for either family and on any node.
+func encrypts(configurations []unstructured.Unstructured, containers []corev1.Container) bool {
+	for _, name := range []string{"wireguardEnabled", "wireguardEnabledV6"} {
+		on, _ := strconv.ParseBool(valueOf(containers, "FELIX_"+strings.ToUpper(name)))
+		if on || slices.ContainsFunc(configurations, func(o unstructured.Unstructured) bool {
+			on, _, _ := unstructured.NestedBool(o.Object, "spec", name)
+			return on
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // untracked: since v3.29 Felix exempts VXLAN from connection tracking

@@ -107,9 +107,9 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 				" does not exist, so Theseus does not know flannel's network")
 			return found
 		}
-		found.Untried = name + " runs Calico and flannel in one pod (Canal), and takes flannel's network from no " +
-			"ConfigMap: this is another Canal than Calico's canal.yaml, such as that of RKE2, whose Helm " +
-			"controller restores what is changed"
+		found.Untried = name + " runs Calico and flannel in one pod (Canal), but no ConfigMap holds flannel's " +
+			"network. So it was not installed by Calico's canal.yaml. On RKE2, for example, a Helm controller reverts " +
+			"changes to it"
 		found.Instead = elsewhere
 		return found
 	}

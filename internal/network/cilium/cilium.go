@@ -49,14 +49,15 @@ func untriedFrom(source *cni.Installation) string {
 	case tunnelled && caps.Policy == cni.PolicyKubernetes && caps.PolicyMarks != 0:
 		return ""
 	case tunnelled && ownPolicies(source) && caps.PolicyMarks&markMask != 0:
-		return fmt.Sprintf("%s notes in the bits %#x of a packet's mark what policy allows (iptablesMarkMask or "+
-			"nftablesMarkMask), and Cilium uses %#x of them for what it says of the sender", source.Title(),
-			caps.PolicyMarks, markMask)
+		return fmt.Sprintf("%s marks packets in the bits %#x (iptablesMarkMask or nftablesMarkMask). Cilium uses "+
+			"%#x of these bits for its own marks, so each agent would misread the other's", source.Title(),
+			caps.PolicyMarks, caps.PolicyMarks&markMask)
 	case tunnelled && ownPolicies(source):
 		return ""
 	}
-	return "Theseus changes a cluster to Cilium only from networks with VXLAN and a policy agent that goes with " +
-		"Cilium's (docs/networks.md#cilium): a change from " + source.Title() + " as it is here was never run"
+	return "Theseus changes a cluster to Cilium only from flannel over VXLAN with kube-router, or from Calico over " +
+		"VXLAN by its own manifests (docs/networks.md#cilium); a change from " + source.Title() +
+		" in this configuration was never run"
 }
 
 // ownPolicies reports whether a network other than Cilium reads policies of kinds of its own: that is Calico. That

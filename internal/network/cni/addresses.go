@@ -46,7 +46,7 @@ func AddressesOf(snapshot *cluster.Snapshot, found []*Installation) []cluster.Ad
 		for i := range snapshot.Nodes {
 			node := &snapshot.Nodes[i]
 			pods := podAddresses(snapshot, node.Name)
-			for _, text := range rangesOf(node) {
+			for _, text := range RangesOf(node) {
 				add(text, node.Name, pods)
 			}
 		}
@@ -55,14 +55,6 @@ func AddressesOf(snapshot *cluster.Snapshot, found []*Installation) []cluster.Ad
 		return cmp.Compare(float64(b.Used)/float64(max(1, b.Usable)), float64(a.Used)/float64(max(1, a.Usable)))
 	})
 	return all
-}
-
-// rangesOf are a node's ranges.
-func rangesOf(node *corev1.Node) []string {
-	if len(node.Spec.PodCIDRs) > 0 || node.Spec.PodCIDR == "" {
-		return node.Spec.PodCIDRs
-	}
-	return []string{node.Spec.PodCIDR}
 }
 
 // podAddresses are those that pods have, on one node or on all.

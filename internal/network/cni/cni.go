@@ -179,6 +179,8 @@ type Capabilities struct {
 	VNI           int    `json:"vni,omitempty"`
 	Port          int    `json:"port,omitempty"`
 	WholePort     bool   `json:"wholePort,omitempty"`
+	// Encrypts is true if it encrypts traffic between nodes.
+	Encrypts bool `json:"encrypts,omitempty"`
 	// Untracked is set if the agent exempts Port from connection tracking: a connection that a node masquerades with
 	// that source port gets no answer.
 	Untracked *step.Untracked `json:"untracked,omitempty"`

@@ -47,13 +47,22 @@ func RouterArgs(container *corev1.Container) []string {
 	return append(slices.Clone(container.Command), container.Args...)
 }
 
-// RouterFlag reads a boolean flag of kube-router whose default is true.
+// RouterFlag reads a boolean flag of kube-router whose default is true. Such a flag takes its value only after "=":
+// "--name false" sets it to true.
 func RouterFlag(args []string, name string) bool {
-	value, set := RouterValue(args, name)
-	return !set || !slices.Contains([]string{"false", "f", "F", "FALSE", "False", "0"}, value)
+	on := true
+	for _, arg := range args {
+		switch value, set := strings.CutPrefix(arg, "--"+name+"="); {
+		case set:
+			on = !slices.Contains([]string{"false", "f", "F", "FALSE", "False", "0"}, value)
+		case arg == "--"+name:
+			on = true
+		}
+	}
+	return on
 }
 
-// RouterValue reads a flag of kube-router.
+// RouterValue reads a flag of kube-router that is a string.
 func RouterValue(args []string, name string) (value string, set bool) {
 	for i, arg := range args {
 		word, found := strings.CutPrefix(arg, "--"+name)

@@ -74,6 +74,7 @@ func residues(t *testing.T, residue step.Residue, agent bool) {
 func lists(r step.Residue) map[string][]string {
 	return map[string][]string{
 		"link": r.Links, "chain": r.Chains, "comment": r.RuleComments, "rule link": r.RuleLinks,
+		"rule set":  r.RuleSets,
 		"nft table": r.NFTables, "ipset": r.IPSets, "route": r.Routes, "rule": r.Rules, "conf": r.ConfFiles,
 		"binary": r.Binaries, "path": r.Paths, "annotation": r.Annotations, "label": r.NodeLabels,
 		"taint": r.Taints, "farewell": r.Farewells,

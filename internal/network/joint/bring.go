@@ -245,6 +245,9 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		actions = append(actions, b.targetWhole()...)
 		undo = append(Backwards(b.Target.Policies), undo...)
 		actions = append(actions, b.enact()...)
+		if len(b.Target.Policies) > 0 {
+			why += " At the end, Theseus creates the policies of your manifest: no pod is on " + b.TargetName() + " yet."
+		}
 	}
 	b.Add(step.Step{
 		ID: "joint/agents/" + wave.Name, Group: "joint", Does: "agents",

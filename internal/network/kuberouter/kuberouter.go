@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -102,7 +103,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, container *co
 	if cni.RouterFlag(args, "enable-pod-egress") {
 		caps.Masquerade = &cni.Masquerade{From: found.PodCIDRs, Except: slices.Concat(found.PodCIDRs, hosts(snapshot))}
 	}
-	found.Untried, found.Instead = unfit(snapshot, agent, args)
+	found.Untried, found.Instead = unfit(snapshot, agent, container)
 	if cni.RouterFlag(args, "enable-cni") {
 		found.Problems = files(snapshot, found)
 	}
@@ -162,9 +163,7 @@ func encapsulate(snapshot *cluster.Snapshot, found *cni.Installation, args []str
 	kind, _ := cni.RouterValue(args, "overlay-type")
 	used := kind == "full"
 	for i := range snapshot.Facts {
-		used = used || slices.ContainsFunc(snapshot.Facts[i].Links, func(l cluster.Link) bool {
-			return step.Matches([]string{tunnels}, l.Name)
-		})
+		used = used || slices.ContainsFunc(snapshot.Facts[i].Links, isTunnel)
 	}
 	if caps := &found.Capabilities; used {
 		caps.Encapsulation, caps.Overhead = "ipip", 20
@@ -175,8 +174,8 @@ func encapsulate(snapshot *cluster.Snapshot, found *cni.Installation, args []str
 }
 
 // unfit says why no change of this kube-router is planned, and what to do about it.
-func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, args []string) (why, instead string) {
-	where := "DaemonSet " + agent.Namespace + "/" + agent.Name
+func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, container *corev1.Container) (why, instead string) {
+	where, args := "DaemonSet "+agent.Namespace+"/"+agent.Name, cni.RouterArgs(container)
 	if cni.RouterFlag(args, "run-service-proxy") {
 		return "kube-router also serves Services in the place of kube-proxy (--run-service-proxy of " + where +
 				" is not false), so all Services would fail when it is removed",
@@ -189,8 +188,8 @@ func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, args []string) (
 			"), and another network gives pods their addresses", cni.Elsewhere + "; " + cni.Measured
 	}
 	if _, k0s := agent.Labels[stack]; k0s {
-		return "k0s made kube-router (the label " + stack + " of " + where + "), applies its objects again when a " +
-				"controller starts, and does not support another network provider in a running cluster",
+		return "k0s manages kube-router (label " + stack + " of " + where + "): it re-applies the objects whenever a k0s " +
+				"controller starts, and it does not support a change of the network in a running cluster",
 			cni.Elsewhere + "; " + cni.Measured
 	}
 	if peers := outside(snapshot, args); peers != "" {
@@ -203,16 +202,50 @@ func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, args []string) (
 		node := &snapshot.Nodes[i]
 		for _, key := range []string{annotation + "pod-cidr", annotation + "pod-cidrs"} {
 			if own := node.Annotations[key]; own != "" && own != strings.Join(cni.RangesOf(node), ",") {
-				return "the annotation " + key + " gives node " + node.Name + " the range " + own + ", and not " +
-					"that of spec.podCIDRs, which Theseus goes by", cni.Elsewhere + "; " + cni.Measured
+				return fmt.Sprintf("node %s uses the range %s from the annotation %s, but spec.podCIDRs has %s; "+
+					"Theseus uses only spec.podCIDRs", node.Name, own, key,
+					cmp.Or(strings.Join(cni.RangesOf(node), ", "), "none")), cni.Elsewhere + "; " + cni.Measured
 			}
 		}
-		if kind, _ := cni.RouterValue(args, "overlay-type"); kind == "full" && long(node) != "" {
-			return "its tunnels have names such as tun" + long(node) + " (the digits of a node's address, twelve or " +
-				"more), which Theseus does not remove", "upgrade kube-router to v2, whose tunnels have other names"
+	}
+	return unnamed(snapshot, cluster.ImageOf(container.Image).Tag, args)
+}
+
+// unnamed refuses tunnels without the hyphen in their names, which kube-router v1 makes to addresses of twelve digits.
+// In the mode "subnet", only those that are there show which nodes have them. An unknown version counts as v1.
+func unnamed(snapshot *cluster.Snapshot, tag string, args []string) (why, instead string) {
+	refuse := func(which, link, whose string) (string, string) {
+		return "its tunnel " + which + " is named " + link + ", without a hyphen (" + whose + " address has 12 digits), " +
+				"and Theseus does not remove tunnels with such names",
+			"upgrade kube-router to v2, from an image with its version as the tag, and restart the nodes one by one: " +
+				"its tunnels have other names; then plan again"
+	}
+	for i := range snapshot.Facts {
+		for _, link := range snapshot.Facts[i].Links {
+			if isTunnel(link) && !strings.HasPrefix(link.Name, "tun-") {
+				return refuse("on node "+snapshot.Facts[i].Node, link.Name, "the other node's")
+			}
+		}
+	}
+	now, err := version.ParseGeneric(tag)
+	kind, _ := cni.RouterValue(args, "overlay-type")
+	if !cni.RouterFlag(args, "enable-overlay") || kind != "full" || err == nil && now.Major() >= 2 {
+		return "", ""
+	}
+	for i := range snapshot.Nodes {
+		if node := &snapshot.Nodes[i]; long(node) != "" {
+			return refuse("to node "+node.Name, "tun"+long(node), "the node's")
 		}
 	}
 	return "", ""
+}
+
+// isTunnel reports whether a link is a tunnel of kube-router: its name has a hyphen and digits or a hash, or is "tun"
+// and the digits of an address. Links of a VPN have such names too, and another type.
+func isTunnel(link cluster.Link) bool {
+	rest, named := strings.CutPrefix(link.Name, "tun")
+	return named && link.Type == "ipip" && (strings.HasPrefix(rest, "-") ||
+		len(rest) >= 12 && strings.Trim(rest, "0123456789") == "")
 }
 
 // long are the digits of a node's address if they are too many for the usual name of a tunnel.
@@ -300,8 +333,11 @@ func mtuOf(conf cluster.Conf, facts *cluster.NodeFacts) int {
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	residue := step.Residue{
 		Links: found.Capabilities.HostLinks,
-		RuleComments: []string{"allow outbound traffic from pods", "allow inbound traffic to pods",
-			"allow outbound node port traffic on node interface with which node ip is associated"},
+		// the rules that accept traffic from and to pods have comments in plain words, which others may write as well
+		RuleLinks:    []string{cni.RouterBridge},
+		RuleComments: []string{"allow outbound node port traffic on node interface with which node ip is associated"},
+		RuleSets: []string{"kube-router-pod-subnets", "kube-router-node-ips", "inet6:kube-router-pod-subnets",
+			"inet6:kube-router-node-ips"}, // of the rule that masquerades
 		Routes:    found.PodCIDRs,
 		ConfFiles: []string{found.Capabilities.ConfName},
 		Paths:     append(slices.Clone(found.Data), "/var/lib/kube-router"),

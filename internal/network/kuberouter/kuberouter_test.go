@@ -53,7 +53,8 @@ func TestDetect(t *testing.T) {
 		if !slices.Contains(residue.Links, "kube-bridge") || !slices.Contains(residue.Rules, "77 10.244.2.0/24") ||
 			!slices.Contains(residue.IPSets, "kube-router-*") || !slices.Contains(residue.Chains, "KUBE-POD-FW-*") ||
 			!slices.Contains(residue.Paths, "/var/lib/cni/networks/mynet") ||
-			!slices.Contains(residue.RuleComments, "allow inbound traffic to pods") ||
+			!slices.Contains(residue.RuleLinks, "kube-bridge") ||
+			!slices.Contains(residue.RuleSets, "kube-router-pod-subnets") || len(residue.RuleComments) != 1 ||
 			!slices.Equal(residue.Routes, found.PodCIDRs) {
 			t.Errorf("%s: residue %+v", name, residue)
 		}
@@ -93,21 +94,38 @@ func TestUnfit(t *testing.T) {
 		{"no CNI", args("--enable-cni=false"), "another network gives pods their addresses", "mirror.md"},
 		{"k0s", func(s *cluster.Snapshot) {
 			s.DaemonSets[0].Labels["k0s.k0sproject.io/stack"] = "kuberouter"
-		}, "k0s made kube-router", "mirror.md"},
+		}, "k0s manages kube-router (label k0s.k0sproject.io/stack of DaemonSet kube-system/kube-router)", "mirror.md"},
 		{"peers", args("--peer-router-ips=198.18.0.1"), "--peer-router-ips=198.18.0.1", "remove the peers"},
 		{"peers of a node", func(s *cluster.Snapshot) {
 			s.Nodes[1].Annotations = map[string]string{"kube-router.io/peer.ips": "198.18.0.1"}
 		}, "the annotation kube-router.io/peer.ips of node node-2", "remove the peers"},
 		{"a range of its own", func(s *cluster.Snapshot) {
 			s.Nodes[1].Annotations = map[string]string{"kube-router.io/pod-cidr": "10.9.0.0/24"}
-		}, "gives node node-2 the range 10.9.0.0/24", "mirror.md"},
+		}, "node node-2 uses the range 10.9.0.0/24 from the annotation kube-router.io/pod-cidr, but spec.podCIDRs has " +
+			"10.244.2.0/24", "mirror.md"},
 		{"the same range", func(s *cluster.Snapshot) {
 			s.Nodes[1].Annotations = map[string]string{"kube-router.io/pod-cidr": "10.244.2.0/24"}
 		}, "", ""},
 		{"long names", func(s *cluster.Snapshot) {
 			args("--overlay-type=full")(s)
 			s.Nodes[0].Status.Addresses[0].Address = "192.168.100.100"
-		}, "tun192168100100", "upgrade kube-router"},
+		}, "its tunnel to node node-1 is named tun192168100100, without a hyphen", "upgrade kube-router to v2"},
+		{"long names, no overlay", func(s *cluster.Snapshot) {
+			args("--overlay-type=full", "--enable-overlay=false")(s)
+			s.Nodes[0].Status.Addresses[0].Address = "192.168.100.100"
+		}, "", ""},
+		{"long addresses, v2", func(s *cluster.Snapshot) {
+			args("--overlay-type=full")(s)
+			s.DaemonSets[0].Spec.Template.Spec.Containers[0].Image = "docker.io/cloudnativelabs/kube-router:v2.5.0"
+			s.Nodes[0].Status.Addresses[0].Address = "192.168.100.100"
+		}, "", ""},
+		{"long names across subnets", func(s *cluster.Snapshot) {
+			s.Facts[1].Links = append(s.Facts[1].Links, cluster.Link{Name: "tun192168100100", Type: "ipip"})
+		}, "its tunnel on node node-2 is named tun192168100100", "upgrade kube-router to v2"},
+		{"a VPN's", func(s *cluster.Snapshot) {
+			s.Facts[1].Links = append(s.Facts[1].Links, cluster.Link{Name: "tun192168100100", Type: "tuntap"})
+		}, "", ""},
+		{"the proxy, with a second word", args("--run-service-proxy", "false"), "serves Services", "install kube-proxy"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
@@ -127,21 +145,22 @@ func TestTunnels(t *testing.T) {
 		name   string
 		args   []string
 		link   string
+		kind   string
 		want   string
 		mtu    int
 		egress bool
 	}{
-		{"none there", nil, "", "none", 1500, true},
-		{"another's", nil, "tun0", "none", 1500, true},
-		{"one there", nil, "tun-1234", "ipip", 1480, true},
-		{"one left, and off", []string{"--enable-overlay=false"}, "tun-1234", "none", 1500, true},
-		{"all", []string{"--overlay-type=full", "--enable-pod-egress=false"}, "", "ipip", 1480, false},
+		{"none there", nil, "", "", "none", 1500, true},
+		{"another's", nil, "tun-corp", "tuntap", "none", 1500, true},
+		{"one there", nil, "tun-1234", "ipip", "ipip", 1480, true},
+		{"one left, and off", []string{"--enable-overlay=false"}, "tun-1234", "ipip", "none", 1500, true},
+		{"all", []string{"--overlay-type=full", "--enable-pod-egress=false"}, "", "", "ipip", 1480, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
 			container := &snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
 			container.Args = append(container.Args, test.args...)
-			snapshot.Facts[1].Links = append(snapshot.Facts[1].Links, cluster.Link{Name: test.link, MTU: 1480})
+			snapshot.Facts[1].Links = append(snapshot.Facts[1].Links, cluster.Link{Name: test.link, Type: test.kind, MTU: 1480})
 			caps := kuberouter.Driver{}.Detect(snapshot).Capabilities
 			if caps.Encapsulation != test.want || caps.MTU != test.mtu || (caps.Masquerade != nil) != test.egress ||
 				caps.KeepsSources == test.egress {

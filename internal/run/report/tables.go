@@ -255,7 +255,8 @@ func residueKinds(r step.Residue) []struct {
 	}{
 		{"link", r.Links}, {"route", r.Routes}, {"routing rule", r.Rules}, {"iptables chain", r.Chains},
 		{"iptables rule", r.RuleComments},
-		{"iptables rules on link", r.RuleLinks}, {"nft table", r.NFTables}, {"ipset", r.IPSets},
+		{"iptables rules on link", r.RuleLinks}, {"iptables rules on ipset", r.RuleSets},
+		{"nft table", r.NFTables}, {"ipset", r.IPSets},
 		{"CNI configuration", r.ConfFiles}, {"CNI binary", r.Binaries}, {"path", r.Paths},
 		{"node annotation", r.Annotations}, {"node label", r.NodeLabels}, {"taint", r.Taints},
 		{"network unavailable", r.Farewells},

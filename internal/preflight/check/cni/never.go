@@ -91,7 +91,7 @@ func never(pass *check.Pass) []finding.Finding {
 		add(source, "flannel has the encapsulation %s here, and Theseus was only run with flannel over VXLAN",
 			caps.Encapsulation)
 	case source.CNI == "kube-router" && caps.Encapsulation != "none":
-		add(source, "kube-router reaches nodes through tunnels (IPIP) here, and Theseus was only run with it without")
+		add(source, "kube-router uses IPIP tunnels here, and Theseus was only run on a kube-router without tunnels")
 	}
 	if nodes := parked(pass); len(nodes) > 0 {
 		add(source, "running pods of %s would be moved on kernels that rename no interface in use; such a move was "+
