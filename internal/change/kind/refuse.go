@@ -66,8 +66,8 @@ func UnderWay(snapshot *cluster.Snapshot) error {
 
 // NoneKnown says what there is instead of a network that is known.
 func NoneKnown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
-	hint := "Theseus recognises " + strings.Join(drivers.Names(), ", ") + "; docs/networks.md says which of them it can " +
-		"replace; theseus check --only cni/unknown lists what it looked at"
+	hint := "Theseus recognises " + strings.Join(drivers.Names(), ", ") + "; docs/networks.md says which of them it " +
+		"can replace; theseus check --only cni/unknown lists what it looked at"
 	if len(snapshot.Facts) == 0 {
 		hint = "a network that consists only of files on the nodes is visible only there: theseus snapshot --nodes " +
 			"--agent-image IMAGE -o snapshot.json, then --from snapshot.json; " + hint

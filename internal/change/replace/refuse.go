@@ -51,8 +51,8 @@ func encrypted(source *cni.Installation, target *cni.Target) error {
 	if !source.Capabilities.Encrypts {
 		return nil
 	}
-	return kind.Refuse("if traffic between nodes may go unencrypted, turn encryption off first (wireguardEnabled: false "+
-		"in the FelixConfiguration), then plan again from a new snapshot; if not, "+cni.Elsewhere,
+	return kind.Refuse("if traffic between nodes may go unencrypted, turn encryption off first (wireguardEnabled: "+
+		"false in the FelixConfiguration), then plan again from a new snapshot; if not, "+cni.Elsewhere,
 		"%s encrypts traffic between nodes (WireGuard), and a change to %s would end that", source.Title(),
 		target.Installation.Title())
 }

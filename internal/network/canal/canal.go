@@ -108,8 +108,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 			return found
 		}
 		found.Untried = name + " runs Calico and flannel in one pod (Canal), but no ConfigMap holds flannel's " +
-			"network. So it was not installed by Calico's canal.yaml. On RKE2, for example, a Helm controller reverts " +
-			"changes to it"
+			"network. So it was not installed by Calico's canal.yaml. On RKE2, for example, a Helm controller " +
+			"reverts changes to it"
 		found.Instead = elsewhere
 		return found
 	}

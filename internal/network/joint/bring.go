@@ -246,7 +246,8 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		undo = append(Backwards(b.Target.Policies), undo...)
 		actions = append(actions, b.enact()...)
 		if len(b.Target.Policies) > 0 {
-			why += " At the end, Theseus creates the policies of your manifest: no pod is on " + b.TargetName() + " yet."
+			why += " At the end, Theseus creates the policies of your manifest: no pod is on " +
+				b.TargetName() + " yet."
 		}
 	}
 	b.Add(step.Step{

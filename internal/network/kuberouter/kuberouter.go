@@ -188,8 +188,8 @@ func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, container *corev
 			"), and another network gives pods their addresses", cni.Elsewhere + "; " + cni.Measured
 	}
 	if _, k0s := agent.Labels[stack]; k0s {
-		return "k0s manages kube-router (label " + stack + " of " + where + "): it re-applies the objects whenever a k0s " +
-				"controller starts, and it does not support a change of the network in a running cluster",
+		return "k0s manages kube-router (label " + stack + " of " + where + "): it re-applies the objects whenever a " +
+				"k0s controller starts, and it does not support a change of the network in a running cluster",
 			cni.Elsewhere + "; " + cni.Measured
 	}
 	if peers := outside(snapshot, args); peers != "" {
@@ -215,8 +215,8 @@ func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, container *corev
 // In the mode "subnet", only those that are there show which nodes have them. An unknown version counts as v1.
 func unnamed(snapshot *cluster.Snapshot, tag string, args []string) (why, instead string) {
 	refuse := func(which, link, whose string) (string, string) {
-		return "its tunnel " + which + " is named " + link + ", without a hyphen (" + whose + " address has 12 digits), " +
-				"and Theseus does not remove tunnels with such names",
+		return "its tunnel " + which + " is named " + link + ", without a hyphen (" + whose + " address has 12 digits)" +
+				", and Theseus does not remove tunnels with such names",
 			"upgrade kube-router to v2, from an image with its version as the tag, and restart the nodes one by one: " +
 				"its tunnels have other names; then plan again"
 	}
