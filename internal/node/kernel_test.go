@@ -283,7 +283,8 @@ func TestKernelCleanRouted(t *testing.T) {
 	}
 	saved := sh(t, "", "iptables-save")
 	if strings.Count(rules, "lookup 77") != 3 || strings.Contains(saved, "kube-router") ||
-		strings.Contains(saved, "allow outbound") || strings.Count(saved, "--match-set mine") != 3 || !strings.Contains(saved, "allow inbound") ||
+		strings.Contains(saved, "allow outbound") || strings.Count(saved, "--match-set mine") != 3 ||
+		!strings.Contains(saved, "allow inbound") ||
 		!strings.Contains(saved, "--comment mine") {
 		t.Errorf("rules:\n%s\n%s", rules, saved)
 	}

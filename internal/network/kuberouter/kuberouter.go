@@ -215,8 +215,8 @@ func unfit(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, container *corev
 // In the mode "subnet", only those that are there show which nodes have them. An unknown version counts as v1.
 func unnamed(snapshot *cluster.Snapshot, tag string, args []string) (why, instead string) {
 	refuse := func(which, link, whose string) (string, string) {
-		return "its tunnel " + which + " is named " + link + ", without a hyphen (" + whose + " address has 12 digits)" +
-				", and Theseus does not remove tunnels with such names",
+		return "its tunnel " + which + " is named " + link + ", without a hyphen (" + whose +
+				" address has 12 digits), and Theseus does not remove tunnels with such names",
 			"upgrade kube-router to v2, from an image with its version as the tag, and restart the nodes one by one: " +
 				"its tunnels have other names; then plan again"
 	}

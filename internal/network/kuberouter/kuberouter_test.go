@@ -125,7 +125,7 @@ func TestUnfit(t *testing.T) {
 		{"a VPN's", func(s *cluster.Snapshot) {
 			s.Facts[1].Links = append(s.Facts[1].Links, cluster.Link{Name: "tun192168100100", Type: "tuntap"})
 		}, "", ""},
-		{"the proxy, with a second word", args("--run-service-proxy", "false"), "serves Services", "install kube-proxy"},
+		{"the proxy, two words", args("--run-service-proxy", "false"), "serves Services", "install kube-proxy"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
@@ -160,7 +160,8 @@ func TestTunnels(t *testing.T) {
 			snapshot := present(t)
 			container := &snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
 			container.Args = append(container.Args, test.args...)
-			snapshot.Facts[1].Links = append(snapshot.Facts[1].Links, cluster.Link{Name: test.link, Type: test.kind, MTU: 1480})
+			link := cluster.Link{Name: test.link, Type: test.kind, MTU: 1480}
+			snapshot.Facts[1].Links = append(snapshot.Facts[1].Links, link)
 			caps := kuberouter.Driver{}.Detect(snapshot).Capabilities
 			if caps.Encapsulation != test.want || caps.MTU != test.mtu || (caps.Masquerade != nil) != test.egress ||
 				caps.KeepsSources == test.egress {
