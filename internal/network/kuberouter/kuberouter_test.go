@@ -101,8 +101,8 @@ func TestUnfit(t *testing.T) {
 		}, "the annotation kube-router.io/peer.ips of node node-2", "remove the peers"},
 		{"a range of its own", func(s *cluster.Snapshot) {
 			s.Nodes[1].Annotations = map[string]string{"kube-router.io/pod-cidr": "10.9.0.0/24"}
-		}, "node node-2 uses the range 10.9.0.0/24 from the annotation kube-router.io/pod-cidr, but spec.podCIDRs has " +
-			"10.244.2.0/24", "mirror.md"},
+		}, "node node-2 uses the range 10.9.0.0/24 from the annotation kube-router.io/pod-cidr, but spec.podCIDRs " +
+			"has 10.244.2.0/24", "mirror.md"},
 		{"the same range", func(s *cluster.Snapshot) {
 			s.Nodes[1].Annotations = map[string]string{"kube-router.io/pod-cidr": "10.244.2.0/24"}
 		}, "", ""},
