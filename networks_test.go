@@ -15,10 +15,14 @@ import (
 // knowing are what a package, or a file of one, knows of a network that is not its own, each with its reason. None of
 // them is of a pair.
 var knowing = map[string]string{
-	"internal/network/flannel calico": "a pod that also runs Calico's agent is Canal's",
-	"internal/network/canal calico":   "it is Calico's agent and flannel's in one pod",
-	"internal/network/canal flannel":  "the same",
-	"internal/change/rollout calico":  "a change of one network's flags: those of Calico's Felix",
+	"internal/network/flannel calico":              "a pod that also runs Calico's agent is Canal's",
+	"internal/network/canal calico":                "it is Calico's agent and flannel's in one pod",
+	"internal/network/canal flannel":               "the same",
+	"internal/network/cilium/cilium.go calico":     "a hint names the sources with which a change to Cilium is planned",
+	"internal/network/cilium/cilium.go flannel":    "the same",
+	"internal/network/cilium/cilium.go kuberouter": "the same",
+	"internal/change/replace/refuse.go calico":     "objects and a setting that users wrote, and that a change would end",
+	"internal/change/rollout calico":               "a change of one network's flags: those of Calico's Felix",
 	"internal/change/rollout cilium": "the same: Cilium's have other places, and its agents " +
 		"read them only when they start",
 	"internal/change/pool calico":          "a change of Calico's own settings: its IPPools",
