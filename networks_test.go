@@ -18,10 +18,10 @@ var knowing = map[string]string{
 	"internal/network/flannel calico":              "a pod that also runs Calico's agent is Canal's",
 	"internal/network/canal calico":                "it is Calico's agent and flannel's in one pod",
 	"internal/network/canal flannel":               "the same",
-	"internal/network/cilium/cilium.go calico":     "a hint names the sources with which a change to Cilium is planned",
+	"internal/network/cilium/cilium.go calico":     "a hint names the sources",
 	"internal/network/cilium/cilium.go flannel":    "the same",
 	"internal/network/cilium/cilium.go kuberouter": "the same",
-	"internal/change/replace/refuse.go calico":     "objects and a setting that users wrote, and that a change would end",
+	"internal/change/replace/refuse.go calico":     "what users wrote, and a change would end",
 	"internal/change/rollout calico":               "a change of one network's flags: those of Calico's Felix",
 	"internal/change/rollout cilium": "the same: Cilium's have other places, and its agents " +
 		"read them only when they start",
