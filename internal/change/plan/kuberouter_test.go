@@ -30,7 +30,7 @@ func TestFromKubeRouter(t *testing.T) {
 		t.Errorf("an adoption: %v", err)
 	}
 	for shape, want := range map[string]string{"kube-router-proxy": "in the place of kube-proxy",
-		"kube-router-k0s": "k0s made kube-router"} {
+		"kube-router-k0s": "k0s manages kube-router"} {
 		if _, err := fromKubeRouter(t, shape).make(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", shape, err)
 		}

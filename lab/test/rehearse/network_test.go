@@ -175,7 +175,7 @@ func TestNetworkManifest(t *testing.T) {
 	if err != nil || !strings.Contains(link, "dstport 4799") || !strings.Contains(link, "mtu 1380") {
 		t.Errorf("the node's links: %v\n%s", err, link)
 	}
-	rigtest.Run(t, rig, "here", 0, []string{"of its network removed"}, "rehearse", "remove", "--context", context(rig),
+	rigtest.Run(t, rig, "here", 0, []string{"of the network"}, "rehearse", "remove", "--context", context(rig),
 		"--yes")
 	if left := kubectl(t, rig, nil, "get", "daemonsets,crds", "-A", "-l", "rehearsal.theseus.dev/of", "-o",
 		"name"); left != "" {
