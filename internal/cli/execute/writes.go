@@ -31,7 +31,8 @@ func (w *Writes) Check(inCluster bool) error {
 			"--"+maxWrites+" is for a run on this machine, and --in-cluster is given")
 	}
 	if err := kube.ValidWrites(w.perSecond); err != nil {
-		return exit.Fail(exit.Usage, "leave the flag out: the default is 50 writes a second", "--"+maxWrites+": %w", err)
+		return exit.Fail(exit.Usage, "leave the flag out: the default is 50 writes a second",
+			"--"+maxWrites+": %w", err)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ const (
 	mostAsked = 2 * time.Minute
 	// longestAsk bounds telling them.
 	longestAsk = 10 * time.Second
-	// answersLate is how late an answer is at least before it is missing: an agent waits for counts that are new enough.
+	// answersLate is how late an answer is at least before it is missing: an agent waits for counts that are new
+	// enough.
 	answersLate = 3 * time.Second
 )
 

@@ -346,12 +346,14 @@ func TestAllIsNoNode(t *testing.T) {
 	}
 }
 
-// TestGateAsksByOlderPlans: in a cluster whose plans do not say who is asked, all nodes are, over as long as that takes.
+// TestGateAsksByOlderPlans: in a cluster whose plans do not say who is asked, all nodes are, over as long as that
+// takes.
 func TestGateAsksByOlderPlans(t *testing.T) {
 	for name, refuses := range map[string]bool{"it refuses the field": true, "it drops the field": false} {
 		c := newCrowd(t, 500)
 		var every []int64
-		c.dynamic.PrependReactor("patch", "probeplans", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		c.dynamic.PrependReactor("patch", "probeplans", func(action clienttesting.Action) (bool, runtime.Object,
+			error) {
 			var plan v1alpha1.ProbePlan
 			if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), &plan); err != nil {
 				t.Fatal(err)
@@ -361,7 +363,8 @@ func TestGateAsksByOlderPlans(t *testing.T) {
 				return false, nil, nil
 			}
 			if refuses {
-				return true, nil, errors.New("failed to create typed patch object: .spec.asked.of: field not declared in schema")
+				return true, nil, errors.New("failed to create typed patch object: " +
+					".spec.asked.of: field not declared in schema")
 			}
 			return true, &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}, nil
 		})

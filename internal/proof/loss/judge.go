@@ -63,8 +63,9 @@ type Evidence struct {
 	// since its first fresh report. The report before may be much older than the gate. If nil, a node has measured
 	// since the report that was at hand (Asked).
 	First map[string]time.Time
-	// Enough is when the first report of each node was made by which it had measured for as long as the gate watches, of
-	// nodes that are not in First. If it is not known, the latest report counts, and a probe may be as old as the timeout.
+	// Enough is when the first report of each node was made by which it had measured for as long as the gate watches,
+	// of nodes that are not in First. If it is not known, the latest report counts, and a probe may be as old as the
+	// timeout.
 	Enough map[string]time.Time
 	// Answered has the nodes whose report of this number was counted after they had measured for as long as the gate
 	// watches, from when they saw its question. That and all later reports are fresh.

@@ -16,7 +16,7 @@ import (
 const oddNetwork = `apiVersion: crd.projectcalico.org/v1
 kind: IPPool
 metadata: {name: odd}
-spec: {cidr: 198.19.48.0/22, blockSize: 28, vxlanMode: Always, ipipMode: Never, natOutgoing: false, nodeSelector: "disk == 'ssd'"}
+spec: {cidr: 198.19.48.0/22, blockSize: 28, vxlanMode: Always, ipipMode: Never, natOutgoing: false, disabled: true, nodeSelector: "disk == 'ssd'"}
 ---
 apiVersion: v1
 kind: Namespace
