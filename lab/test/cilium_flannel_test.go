@@ -79,7 +79,7 @@ func TestCiliumNextToFlannel(t *testing.T) {
 // loadCilium gives the nodes Cilium's images, which nodes of flannel do not have.
 func (c cluster) loadCilium() {
 	c.t.Helper()
-	for _, file := range rigtest.CiliumImages(c.t, "../..") {
+	for _, file := range rigtest.ImagesOf(c.t, "../..", "cilium") {
 		c.do("image", "load", "--name", c.name, file)
 	}
 }

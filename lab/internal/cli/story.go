@@ -82,7 +82,7 @@ func (a *app) toCilium(ctx context.Context, r *scenario.Rig, source, cache strin
 	}
 	r.Say("to Cilium by %s: pods are created again, node by node, and policy is enforced throughout; first Cilium's "+
 		"images, which take about seven minutes to build and are kept", r.Strategy)
-	r.Images, err = scenario.CiliumImages(ctx, build.New(source, cache, a.out))
+	r.Images, err = scenario.ImagesOf(ctx, build.New(source, cache, a.out), network.Cilium)
 	return err
 }
 

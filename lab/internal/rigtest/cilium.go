@@ -15,9 +15,9 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// CiliumImages builds Cilium's images, which nodes of other networks do not have, from the sources in a folder. It
-// returns their files for `theseus-lab image load`.
-func CiliumImages(t *testing.T, source string) []string {
+// ImagesOf builds the images of Calico or Cilium, for nodes of a network that do not have them, from the sources in a
+// folder. It returns their files for `theseus-lab image load`.
+func ImagesOf(t *testing.T, source, network string) []string {
 	t.Helper()
 	source, err := filepath.Abs(source)
 	if err != nil {
@@ -31,7 +31,7 @@ func CiliumImages(t *testing.T, source string) []string {
 		}
 		cache = filepath.Join(home, "theseus-lab")
 	}
-	files, err := scenario.CiliumImages(t.Context(), build.New(source, cache, os.Stderr))
+	files, err := scenario.ImagesOf(t.Context(), build.New(source, cache, os.Stderr), network)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/image"
-	"github.com/theseus-cni/theseus/lab/internal/network"
 )
 
 // SocketLB are the values with which Cilium's chart is rendered for a change: Cilium translates Services when pods
@@ -14,15 +13,15 @@ import (
 // docs/explanation/cilium-next-to-flannel.md.
 var SocketLB = []string{"--set", "socketLB.enabled=true"}
 
-// CiliumImages builds Cilium's images, which nodes of other networks do not have. It returns their files.
-func CiliumImages(ctx context.Context, programs *build.Cache) ([]string, error) {
-	images, err := image.All(ctx, programs, network.Cilium, "")
+// ImagesOf builds the images of Calico or Cilium, for nodes of a network that do not have them. It returns their files.
+func ImagesOf(ctx context.Context, programs *build.Cache, name string) ([]string, error) {
+	images, err := image.All(ctx, programs, name, "")
 	if err != nil {
 		return nil, err
 	}
 	var files []string
 	for _, i := range images {
-		if strings.HasPrefix(i.Name, "quay.io/cilium/") {
+		if strings.HasPrefix(i.Name, "quay.io/"+name+"/") {
 			files = append(files, i.Tar)
 		}
 	}

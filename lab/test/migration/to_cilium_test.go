@@ -115,7 +115,7 @@ func planToCilium(t *testing.T, name string) (*scenario.Rig, string) {
 // ready gives a cluster Cilium's images, and traffic.
 func ready(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
-	if err := rig.Load(t.Context(), rigtest.CiliumImages(t, "../../..")); err != nil {
+	if err := rig.Load(t.Context(), rigtest.ImagesOf(t, "../../..", "cilium")); err != nil {
 		t.Fatal(err)
 	}
 	if err := rig.Traffic(t.Context()); err != nil {

@@ -94,6 +94,9 @@ func TestNetworkManifest(t *testing.T) {
 		return
 	}
 	rig := rigtest.New(t, bin, "rn", 2, "none")
+	if err := rig.Load(t.Context(), rigtest.ImagesOf(t, "../../..", "calico")); err != nil {
+		t.Fatal(err)
+	}
 	manifest, err := rig.ManifestFile(t.Context(), "calico")
 	if err != nil {
 		t.Fatal(err)
