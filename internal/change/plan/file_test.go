@@ -13,12 +13,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/document"
-	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -93,9 +91,7 @@ func TestFileForms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A plan does not hold what a snapshot alone is read for.
-			of := cmpopts.IgnoreFields(cni.Installation{}, "Readings", "Used")
-			if diff := cmp.Diff(p, again, of); diff != "" {
+			if diff := cmp.Diff(p, again); diff != "" {
 				t.Errorf("another plan is read:\n%s", diff)
 			}
 			wantOutline(t, p, text)

@@ -50,6 +50,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 // hash; and verifies it.
 func Seal(snapshot *cluster.Snapshot, draft *kind.Draft) (*Plan, error) {
 	p := draft.Plan
+	for _, network := range []*cni.Installation{&p.Source, &p.Target} { // checks alone read these, from a snapshot
+		network.Readings, network.Used = nil, nil
+	}
 	if !of(p).Complete {
 		narrow(p)
 		if draft.Learnt.Steps(p.Steps, len(p.Cluster.Nodes), draft.Pods); draft.Learnt != nil {
