@@ -299,7 +299,7 @@ func (r *Run) carryOut(ctx context.Context, lease *journal.Lease, records *journ
 		reverts.Learn(record)
 		r.counts(record, evidence, gate)
 		if record.Event == engine.StepBegan && r.Plan.OnNodes() {
-			evidence.CollectAll(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
+			evidence.Collect(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
 		}
 		r.View.Record(record)
 	}

@@ -117,24 +117,15 @@ func (e *Evidence) Happened(other Collected) {
 	e.mergeLooks(other)
 }
 
-// collectAge is how old the proof may be that the reports are current which Collect reads: what has come since is in
-// them too, and counts go on.
-const collectAge = 5 * time.Second
-
 // Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call
 // once a second.
-func (e *Evidence) Collect(ctx context.Context, a *Actor) error { return e.collect(ctx, a, collectAge) }
-
-// CollectAll is Collect with all reports that were written before the call.
-func (e *Evidence) CollectAll(ctx context.Context, a *Actor) error { return e.collect(ctx, a, 0) }
-
-func (e *Evidence) collect(ctx context.Context, a *Actor, age time.Duration) error {
+func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	// a path that is missed counts from the next call on, with all its results
 	plans, err := a.plansWithin(ctx, time.Minute)
 	if err != nil {
 		return err
 	}
-	reports, err := a.reportsWithin(ctx, age)
+	reports, err := a.probeReports(ctx)
 	if err != nil {
 		return err
 	}
