@@ -31,7 +31,7 @@ func Build(in Input) Model {
 		Load:  load(in.Load),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 		PartRestarts: partRestarts(in.Reports), history: h,
-		compared: in.Plan != nil && in.Plan.LossyBefore(),
+		compared: in.Plan != nil && in.Plan.LossyBefore(), keeps: in.Plan != nil && in.Plan.Section() != nil,
 	}
 	m.Residue.Rules = in.Plan != nil && in.Plan.MovesRules()
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)

@@ -167,6 +167,9 @@ func residueFigure(m Model) figure {
 	if r.NodesAfter == 0 && m.Run.Outcome != Done && m.Run.Outcome != NotStarted {
 		return figure{"Residue", "–", "the run did not get that far", "none"}
 	}
+	if m.keeps && r.NodesAfter == 0 {
+		return figure{"Residue", "–", "no network was removed", "none"}
+	}
 	if r.NodesAfter == 0 {
 		return figure{"Residue left", noData, "not inventoried after the run", "none"}
 	}

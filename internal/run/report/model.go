@@ -95,6 +95,8 @@ type Model struct {
 	compared, worse bool
 	accepted        engine.Verdict
 	acceptedOf      map[string]loss.Counts
+	// keeps is true if the plan removes no network, so that no residue is looked for.
+	keeps bool
 }
 
 // Head is what is said above a report that is part of something else, such as of a rehearsal.

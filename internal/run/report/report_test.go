@@ -548,6 +548,21 @@ func TestStalls(t *testing.T) {
 	}
 }
 
+// TestPoolResidue: a change of the range of pods removes no network, so nothing is missing when it is done.
+func TestPoolResidue(t *testing.T) {
+	done := []engine.Record{{Event: engine.Finished, Result: engine.ResultDone}}
+	for _, test := range []struct {
+		plan  *plan.Plan
+		wants bool
+	}{{&plan.Plan{Strategy: "pool", Pools: &kind.Pools{}}, false}, {&plan.Plan{Strategy: "recreate"}, true}} {
+		m := Build(Input{Plan: test.plan, Records: done})
+		missing := slices.Contains(m.Verdict.Missing, "The residue of the old network was not inventoried.")
+		if m.Run.Outcome != Done || missing != test.wants {
+			t.Errorf("%s, %s: missing %q", test.plan.Strategy, m.Run.Outcome, m.Verdict.Missing)
+		}
+	}
+}
+
 // TestRolloutResidue: a report says that no rules were left only where rules were moved.
 func TestRolloutResidue(t *testing.T) {
 	moved := map[string]rollout.Turn{"a": {From: "iptables", To: "iptables"}, "b": {From: "iptables", To: "nftables"}}

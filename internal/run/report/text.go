@@ -210,8 +210,8 @@ func residueText(m Model) string {
 	switch {
 	case r.Rules && r.NodesBefore == 0:
 		return "every node proved that none of the former rules is left"
-	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
-		return "not inventoried: a rollout leaves none"
+	case m.keeps && r.NodesBefore == 0:
+		return "not inventoried: no network was removed"
 	case r.NodesAfter == 0 && m.Run.Outcome == RolledBack:
 		return "not inventoried: the old network stayed, and every undone step removed its own residue"
 	case r.NodesBefore == 0 && m.Run.Outcome != Done && m.Run.Outcome != NotStarted:

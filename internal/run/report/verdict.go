@@ -241,7 +241,7 @@ func missing(in Input, m *Model) []string {
 	}
 	say(pending > 0, "%s not answered.", countOf(int64(pending), "gate"))
 	if m.Run.Outcome == Done {
-		say(m.Residue.NodesBefore == 0 && !flag, "The residue of the old network was not inventoried.")
+		say(m.Residue.NodesBefore == 0 && !m.keeps, "The residue of the old network was not inventoried.")
 		say(len(m.Residue.NodesWithout) > 0, "No inventory after the clean-up from: %s.", some(m.Residue.NodesWithout))
 	}
 	return list
