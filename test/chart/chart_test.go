@@ -332,6 +332,9 @@ func cases() map[string]struct {
 				monitor := p.objects["PodMonitor theseus-controller"]
 				return monitor.GetLabels()["release"] == "on"
 			}},
+		"maxWritesPerSecond": {"maxWritesPerSecond: 20", func(p parts) bool {
+			return args(p, "--max-writes-per-second=20")
+		}},
 		"notify.secretName": {"notify: {secretName: events}", func(p parts) bool {
 			spec := p.deployment.Spec.Template.Spec
 			last := spec.Volumes[len(spec.Volumes)-1]

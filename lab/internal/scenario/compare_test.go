@@ -32,7 +32,7 @@ kubeconfig*) echo %[1]s;;
 esac`, log))
 	c = Compare{Networks: []string{"flannel", "calico", "weave"}, Rounds: 2, Duration: time.Second, Rate: 100,
 		Megabits: 10,
-		Rig: Rig{Name: "t", Nodes: 2, Lab: lab, State: "/labs", Theseus: script("theseus", theseus), Dir: dir,
+		Rig: Rig{Name: "t", Nodes: 2, Lab: lab, State: "/labs", Theseus: script("theseus", draws+theseus), Dir: dir,
 			Out: out}}
 	return c, func() string {
 		text, err := os.ReadFile(log)
@@ -42,6 +42,10 @@ esac`, log))
 		return string(text)
 	}, out
 }
+
+// draws is what theseus does when it is asked for drawings.
+const draws = `case "$*" in "bench draw "*) echo '<style></style><section id="drawings"></section>'; exit;; esac
+`
 
 const rowOf = `{"rows": [{"path": "p", "name": "datagrams", "unit": "/s", "runs": 1, "sent": 2000, "value": {"median": 2000}}]}`
 
