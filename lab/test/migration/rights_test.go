@@ -51,6 +51,8 @@ var unusedInWalk = []audit.Exception{
 		Why: "a wait says why the API server creates no pods of a workload, if it lasts"},
 	{Rights: regexp.MustCompile(`^get \*/scale\.\*$`), Sometimes: true,
 		Why: "only a plan that evicts pods has it, and uses it for workloads of other projects"},
+	{Rights: regexp.MustCompile(`^patch pods in kube-system$`), Sometimes: true,
+		Why: "a restart nudges the kubelet only if the new pod is not ready after five looks (kube.nudge)"},
 	{Rights: regexp.MustCompile(`^patch nodes/status$`), Sometimes: true,
 		Why: "an agent of a network may mark the node's network as unavailable when it ends"},
 }
