@@ -530,6 +530,7 @@ func (c *cluster) asked(t *testing.T) {
 		if err := ask.of(); err != nil {
 			t.Errorf("%s: %v", ask.what, err)
 		}
+		control.Fresh()
 		if desire, err := control.Desire(t.Context()); err != nil || desire != ask.want ||
 			control.AskedBy() != "admin" {
 			t.Errorf("%s: %q, asked by %q, %v", ask.what, desire, control.AskedBy(), err)
