@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
@@ -100,14 +101,19 @@ func (s *Scratch) putOnce(ctx context.Context, object *unstructured.Unstructured
 	})
 }
 
+// at is where the object of a reference is.
+func (s *Scratch) at(ref step.Ref) (dynamic.ResourceInterface, error) {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(ref.APIVersion)
+	object.SetKind(ref.Kind)
+	object.SetNamespace(ref.Namespace)
+	return s.resource(object)
+}
+
 // restart has workloads replace their pods.
 func (s *Scratch) restart(ctx context.Context, refs []step.Ref) error {
 	for _, ref := range refs {
-		object := &unstructured.Unstructured{}
-		object.SetAPIVersion(ref.APIVersion)
-		object.SetKind(ref.Kind)
-		object.SetNamespace(ref.Namespace)
-		resource, err := s.resource(object)
+		resource, err := s.at(ref)
 		if err != nil {
 			return err
 		}
@@ -155,14 +161,11 @@ func (s *Scratch) up(ctx context.Context, refs []step.Ref, nodes bool, atMost ti
 // down lists what is not ready.
 func (s *Scratch) down(ctx context.Context, refs []step.Ref, nodes bool) (waits []string, err error) {
 	for _, ref := range refs {
-		object := &unstructured.Unstructured{}
-		object.SetAPIVersion(ref.APIVersion)
-		object.SetKind(ref.Kind)
-		object.SetNamespace(ref.Namespace)
-		resource, err := s.resource(object)
+		resource, err := s.at(ref)
 		if err != nil {
 			return nil, err
 		}
+		var object *unstructured.Unstructured
 		if err := s.call(ctx, func(ctx context.Context) (err error) {
 			object, err = resource.Get(ctx, ref.Name, metav1.GetOptions{})
 			return err

@@ -5,7 +5,6 @@
 package kindnet
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -104,7 +103,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, daemon *corev
 		caps.Policy = cni.PolicyKubernetes
 	}
 	caps.Masquerade = &cni.Masquerade{From: found.PodCIDRs, Except: found.PodCIDRs}
-	found.Problems = append(found.Problems, files(snapshot, found)...)
+	found.Problems = append(found.Problems, written.Compare(snapshot, found)...)
 	router := cni.Firewall(snapshot)
 	cni.BesideFirewall(snapshot, router, found)
 	runs, rights := cni.FirewallParts(router)
@@ -167,61 +166,13 @@ func rangesOf(snapshot *cluster.Snapshot, daemon *corev1.Container) (cidrs, prob
 	return cidrs, problems
 }
 
-// files compares the nodes' CNI configurations with what kindnetd writes, and adds what only they say. Nodes that were
-// not inspected count as usual.
-func files(snapshot *cluster.Snapshot, found *cni.Installation) (problems []string) {
-	by := map[string]*cluster.NodeFacts{}
-	for i := range snapshot.Facts {
-		by[snapshot.Facts[i].Node] = &snapshot.Facts[i]
-	}
-	var data []string
-	caps := &found.Capabilities
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
-		facts := by[node.Name]
-		if facts == nil {
-			continue
-		}
-		conf, ok := facts.Serving()
-		switch {
-		case !ok:
-			continue // another check says so
-		case !ours(conf) || conf.File != confName:
-			problems = append(problems, fmt.Sprintf("%s serves new pods on node %s, not kindnet's own %s",
-				conf.File, node.Name, confName))
-			continue
-		case conf.IPMasq:
-			problems = append(problems, conf.File+" of node "+node.Name+
-				" masquerades each pod with rules of its own (ipMasq), which kindnetd never writes")
-		case !slices.Equal(conf.Subnets, cni.RangesOf(node)):
-			problems = append(problems, fmt.Sprintf("%s of node %s gives out %s, and the API says %s (spec.podCIDRs)",
-				conf.File, node.Name, strings.Join(conf.Subnets, ", "), strings.Join(cni.RangesOf(node), ", ")))
-		}
-		if mtu := mtuOf(conf, facts.Uplink(node)); mtu > 0 && (caps.MTU == 0 || mtu < caps.MTU) {
-			caps.MTU = mtu
-		}
-		for _, plugin := range cni.Chained(conf.Plugins) {
-			if !slices.Contains(caps.Chained, plugin) {
-				caps.Chained = append(caps.Chained, plugin)
-			}
-		}
-		data = append(data, path.Join(cmp.Or(conf.DataDir, "/var/lib/cni/networks"), conf.Network))
-	}
-	slices.Sort(data)
-	if data = slices.Compact(data); len(data) > 0 {
-		found.Data = data
-	}
-	slices.Sort(caps.Chained)
-	return problems
-}
-
-// mtuOf is the MTU of a node's pods: kindnetd writes that of eth0.
-func mtuOf(conf cluster.Conf, uplink *cluster.Link) int {
-	if conf.MTU == 0 && uplink != nil {
+// written is how kindnetd writes the nodes' configurations: with the MTU of eth0.
+var written = cni.Written{Agent: "kindnetd", Ours: ours, MTU: func(facts *cluster.NodeFacts, node *corev1.Node) int {
+	if uplink := facts.Uplink(node); uplink != nil {
 		return uplink.MTU
 	}
-	return conf.MTU
-}
+	return 0
+}}
 
 // Residue implements cni.Driver. The plugins themselves are those of many networks. The pairs of interfaces go with the
 // pods. When kindnetd is ended, its rules and its table stay; packets pass the table then.

@@ -105,7 +105,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, container *co
 	}
 	found.Untried, found.Instead = unfit(snapshot, agent, container)
 	if cni.RouterFlag(args, "enable-cni") {
-		found.Problems = files(snapshot, found)
+		found.Problems = written.Compare(snapshot, found)
 	}
 	encapsulate(snapshot, found, args)
 	for i := range snapshot.Nodes {
@@ -272,61 +272,15 @@ func outside(snapshot *cluster.Snapshot, args []string) string {
 	return ""
 }
 
-// files compares the nodes' CNI configurations with what kube-router writes, and adds what only they say. Nodes that
-// were not inspected count as usual.
-func files(snapshot *cluster.Snapshot, found *cni.Installation) (problems []string) {
-	by := map[string]*corev1.Node{}
-	for i := range snapshot.Nodes {
-		by[snapshot.Nodes[i].Name] = &snapshot.Nodes[i]
-	}
-	var data []string
-	caps := &found.Capabilities
-	for i := range snapshot.Facts {
-		facts := &snapshot.Facts[i]
-		node, conf, ok := by[facts.Node], cluster.Conf{}, false
-		if conf, ok = facts.Serving(); node == nil || !ok {
-			continue // another check says so
-		}
-		switch {
-		case !ours(conf) || conf.File != caps.ConfName:
-			problems = append(problems, fmt.Sprintf("%s serves new pods on node %s, not kube-router's own %s",
-				conf.File, node.Name, caps.ConfName))
-			continue
-		case conf.IPMasq:
-			problems = append(problems, conf.File+" of node "+node.Name+
-				" masquerades each pod with rules of its own (ipMasq), which kube-router never writes")
-		case !slices.Equal(conf.Subnets, cni.RangesOf(node)):
-			problems = append(problems, fmt.Sprintf("%s of node %s gives out %s, and the API says %s (spec.podCIDRs)",
-				conf.File, node.Name, cmp.Or(strings.Join(conf.Subnets, ", "), "nothing"),
-				strings.Join(cni.RangesOf(node), ", ")))
-		}
-		if mtu := mtuOf(conf, facts); mtu > 0 && (caps.MTU == 0 || mtu < caps.MTU) {
-			caps.MTU = mtu
-		}
-		for _, plugin := range cni.Chained(conf.Plugins) {
-			if !slices.Contains(caps.Chained, plugin) {
-				caps.Chained = append(caps.Chained, plugin)
-			}
-		}
-		data = append(data, path.Join(cmp.Or(conf.DataDir, "/var/lib/cni/networks"), conf.Network))
-	}
-	slices.Sort(data)
-	if data = slices.Compact(data); len(data) > 0 {
-		found.Data = data
-	}
-	slices.Sort(caps.Chained)
-	return problems
-}
-
-// mtuOf is the MTU of a node's pods: what the configuration says, or else that of the bridge.
-func mtuOf(conf cluster.Conf, facts *cluster.NodeFacts) int {
+// written is how kube-router writes the nodes' configurations; pods get the MTU of the bridge.
+var written = cni.Written{Agent: name, Ours: ours, MTU: func(facts *cluster.NodeFacts, _ *corev1.Node) int {
 	for _, link := range facts.Links {
-		if conf.MTU == 0 && link.Name == cni.RouterBridge {
+		if link.Name == cni.RouterBridge {
 			return link.MTU
 		}
 	}
-	return conf.MTU
-}
+	return 0
+}}
 
 // Residue implements cni.Driver. The plugins themselves are those of many networks. The agent's rules stay when it is
 // ended, and its routes too.
