@@ -42,6 +42,16 @@ func all() []rendering {
 		found = append(found, rendering{"github.com/cilium/cilium", version, "install/kubernetes/cilium",
 			"cilium", "kube-system", values})
 	}
+	// Two releases between which Cilium is upgraded, without its proxy, and the pre-flight check of the newer one.
+	const alone = "{ipam: {operator: {clusterPoolIPv4PodCIDRList: [10.0.0.0/16]}}, hubble: {enabled: false}, " +
+		"envoy: {enabled: false}, l7Proxy: false, upgradeCompatibility: \"1.19\"}"
+	for _, of := range []struct{ version, release, values string }{{"v1.19.6", "cilium", alone},
+		{"v1.20.2", "cilium", alone},
+		{"v1.20.2", "cilium-preflight", "{preflight: {enabled: true}, agent: false, operator: {enabled: false}, " +
+			"envoy: {enabled: false}}"}} {
+		found = append(found, rendering{"github.com/cilium/cilium", of.version, "install/kubernetes/cilium",
+			of.release, "kube-system", of.values})
+	}
 	return append(found, rendering{"github.com/flannel-io/flannel", "v0.28.4", "chart/kube-flannel", "flannel",
 		"kube-flannel", "{podCidr: 10.244.0.0/16}"})
 }

@@ -13,6 +13,8 @@ type Upgrade struct {
 	Reflecting []string `json:"reflecting,omitempty"`
 	// Owner is set where another program makes the agents' DaemonSet what it is.
 	Owner *Owner `json:"owner,omitempty"`
+	// Leading is set if Deployments change before the first agent in both directions.
+	Leading bool `json:"leading,omitempty"`
 }
 
 // Owner is that program's Deployment, and the versions of its own between which it goes.

@@ -35,7 +35,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	if err := surge.Unasked(change); err != nil {
 		return nil, err
 	}
-	source, err := kind.InPlace(snapshot, drivers)
+	source, err := kind.InOrder(snapshot, drivers)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,8 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		"routes and rules stay in place while an agent restarts, so each node can get the new version and "+
 			"be measured before the next")
 	peering := bgp.FromSnapshot(snapshot)
-	p.Upgrade = &kind.Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting()}
+	p.Upgrade = &kind.Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting(),
+		Leading: next.Leading}
 	if o := next.Owner; o != nil {
 		p.Upgrade.Owner = &kind.Owner{Ref: o.Ref, From: o.From, To: o.To}
 	}
@@ -135,6 +136,12 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgr
 		add(c.Knob, fmt.Sprintf("the upgrade also changes a flag: %s changes from %s to %s (%s) on %s, when their "+
 			"agents restart", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
 			"to keep it, set it to "+from+" before the upgrade; change it later with a separate plan")
+	}
+	if len(next.Settings) > 0 {
+		found = append(found, finding.Finding{ID: "upgrade/setting", Severity: finding.Warn,
+			Subject: finding.Subject{Kind: "Network", Name: source.CNI}, Message: "the manifest of " +
+				next.Installation.Version + " also changes settings: " + strings.Join(next.Settings, "; "),
+			Fix: "to keep what can be kept, render the manifest with the values of the installed release"})
 	}
 	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name),
 		after.DaemonSet(source.Agent.Namespace, source.Agent.Name)

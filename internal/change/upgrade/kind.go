@@ -23,6 +23,7 @@ func Kind() kind.Kind {
 		Possible: possible,
 		Named:    func(r *kind.Request) error { return named(r.Change.To, r.Manifest) },
 		ByName:   true,
+		Untried:  true, // an upgrade leaves the network as it is; the driver says what it refuses
 		Comes:    comes,
 		Rules:    rules,
 		Words: kind.Words{
@@ -30,8 +31,8 @@ func Kind() kind.Kind {
 				return fmt.Sprintf("%s from %s to %s, strategy %s: %s.\n",
 					p.Source.Title(), p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
 			},
-			Chapters: map[string]string{"upgrade": "Prepare for both versions", "owner": "Upgrade the operator",
-				"before": "Before the agents", "after": "After the agents"},
+			Chapters: map[string]string{"trial": "Before the upgrade", "upgrade": "Prepare for both versions",
+				"owner": "Upgrade the operator", "before": "Before the agents", "after": "After the agents"},
 			Chapter: func(s *step.Step) string {
 				if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op() == step.OpRestart }) {
 					return "Upgrade"

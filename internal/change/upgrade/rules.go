@@ -35,9 +35,13 @@ type upgrading struct {
 	// rights are those of the time of two versions, definitions all that the plan brings, holders the policy and its
 	// binding that deny the deletion of agents' pods.
 	rights, definitions, holders []step.Ref
+	// tried are the objects of the network's own check, which one step makes and deletes.
+	tried []step.Ref
 	// deployments are those that the plan brings to the new version; down says that it is the older one.
 	deployments []step.Ref
 	down        bool
+	// leads: the Deployments change before the first agent.
+	leads bool
 	// undoing is true on the way back.
 	undoing bool
 	// before is what there was before the step.
@@ -63,6 +67,7 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 func newUpgrading(p *kind.Plan) *upgrading {
 	u := &upgrading{plan: p, renewed: map[string]bool{}, present: map[step.Ref]bool{}, serving: map[step.Ref]bool{},
 		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}, down: cni.Older(p.Upgrade.To, p.Upgrade.From)}
+	u.leads = u.down || p.Upgrade.Leading
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			u.renewed[name] = false
@@ -73,6 +78,10 @@ func newUpgrading(p *kind.Plan) *upgrading {
 		for j := range p.Steps[i].Actions {
 			a := &p.Steps[i].Actions[j]
 			ref := a.Ref()
+			if tried(&p.Steps[i], ref) {
+				u.tried = append(u.tried, ref)
+				continue
+			}
 			switch do := a.Do.(type) {
 			case step.Patch:
 				if ref.Kind == "Deployment" && !u.owner(ref) {
@@ -91,6 +100,22 @@ func newUpgrading(p *kind.Plan) *upgrading {
 		}
 	}
 	return u
+}
+
+// tried says whether a step deletes an object that it makes, as a check before the upgrade does.
+func tried(s *step.Step, ref step.Ref) bool {
+	made := false
+	for i := range s.Actions {
+		switch s.Actions[i].Do.(type) {
+		case step.Apply:
+			made = made || s.Actions[i].Ref() == ref
+		case step.Delete:
+			if made && s.Actions[i].Ref() == ref {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func isDefinition(ref step.Ref) bool { return ref.Kind == "CustomResourceDefinition" }
@@ -191,6 +216,9 @@ func (u *upgrading) apply(do step.Apply) error {
 
 func (u *upgrading) remove(ref step.Ref) error {
 	if !u.present[ref] {
+		if u.undoing && slices.Contains(u.tried, ref) {
+			return nil
+		}
 		return fmt.Errorf("%s does not exist", ref)
 	}
 	if all, renewed := u.uniform(); slices.Contains(u.rights, ref) && (!all || renewed && len(u.final) == 0) {
@@ -221,8 +249,8 @@ func (u *upgrading) patch(do step.Patch) error {
 		u.form, u.made = makesNew(u.plan.Upgrade.Owner, patch.Spec.Template), false
 		return cmp.Or(u.lacks(), u.unforced(do.Ref))
 	case do.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
-		if !all || renewed == u.down {
-			return fmt.Errorf("%s may change only when no agent of %s runs", do.Ref, u.older())
+		if !all || renewed == u.leads {
+			return fmt.Errorf("%s may change only when no agent of %s runs", do.Ref, u.unfit())
 		}
 		u.ahead[do.Ref] = newForm(u.plan.Upgrade, patch.Spec.Template)
 		return nil
@@ -242,9 +270,9 @@ func (u *upgrading) patch(do step.Patch) error {
 	return u.unforced(do.Ref)
 }
 
-// older is the older one of the two versions, whose agents not every newer Deployment goes with.
-func (u *upgrading) older() string {
-	if u.down {
+// unfit is the version whose agents the Deployments do not change next to.
+func (u *upgrading) unfit() string {
+	if u.leads {
 		return u.plan.Upgrade.To
 	}
 	return u.plan.Upgrade.From
@@ -274,8 +302,12 @@ func (u *upgrading) restart(do step.Restart) error {
 	case !u.held || !u.measured:
 		return fmt.Errorf("the agent of %s may be replaced only while its DaemonSet replaces no agents by itself and "+
 			"paths are measured", name)
-	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
-		return fmt.Errorf("objects that agents of %s need still have the newer version", u.plan.Upgrade.To)
+	case u.leads && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
+		age := "older"
+		if u.down {
+			age = "newer"
+		}
+		return fmt.Errorf("objects that agents of %s need still have the %s version", u.plan.Upgrade.To, age)
 	case u.plan.Upgrade.Owner != nil && (!u.made || do.Mark == ""):
 		return fmt.Errorf("the agent of %s may be replaced only after the plan checks that the owner of its DaemonSet "+
 			"has set the new template, and only with the mark that permits its deletion", name)

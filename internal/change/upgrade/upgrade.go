@@ -35,6 +35,7 @@ func Steps(in joint.Input, u *cni.Upgrade, within []string) []step.Step {
 	b := &builder{Builder: joint.New(in), Upgrade: u}
 	b.Prepare()
 	b.SparePort()
+	b.trial()
 	b.define()
 	b.allow()
 	b.hold()
@@ -75,6 +76,31 @@ func (b *builder) agent() step.Ref { return b.Source.Agent }
 // frozen demands that the nodes are those of the plan.
 func (b *builder) frozen() step.Condition {
 	return step.Condition{Is: step.NodesAmong{Nodes: b.Nodes()}}
+}
+
+// trial runs the network's own check, and removes it again.
+func (b *builder) trial() {
+	if len(b.Trial) == 0 {
+		return
+	}
+	var actions, waits []step.Action
+	for _, object := range b.Trial {
+		actions = append(actions, joint.Apply(object))
+		if ref := step.RefOf(&object); ref.Kind == "DaemonSet" || ref.Kind == "Deployment" {
+			waits = append(waits, joint.Wait("wait until "+joint.Name(ref)+" is ready", joint.Rolled(ref),
+				b.Fleet(5*time.Minute)))
+		}
+	}
+	b.Add(step.Step{
+		Group: "trial", Does: "check", Title: "Run the pre-flight check of " + b.SourceName() + " " +
+			b.Installation.Version,
+		Why: "Its pods pull the new image on each node and let the new version validate policies, before an agent " +
+			"restarts. They change nothing, and are deleted when they were ready.",
+		Before:  []step.Condition{joint.Rolled(b.agent()), b.frozen()},
+		Actions: slices.Concat(actions, waits, joint.Backwards(b.Trial)),
+		Undo:    joint.Backwards(b.Trial),
+		Gate:    b.Gate("traffic is unaffected by the pre-flight check", false),
+	})
 }
 
 // define brings the new definitions. They stay when the change is taken back.

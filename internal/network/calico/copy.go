@@ -52,7 +52,7 @@ func (d Driver) Copy(c *cni.Copying) (*cni.Copied, error) {
 		}
 	} else if config := c.Scratch.ConfigMap(c.Theirs.Agent.Namespace, configName); config != nil {
 		var err error
-		if k.config, err = plain(config); err != nil {
+		if k.config, err = cni.Plain(config); err != nil {
 			return nil, err
 		}
 		k.config.SetAPIVersion("v1")

@@ -38,7 +38,7 @@ func Rendered(documents []unstructured.Unstructured) string {
 	if deployment == nil {
 		return ""
 	}
-	v, err := version.ParseSemantic(workloadVersion(deployment))
+	v, err := version.ParseSemantic(cni.WorkloadVersion(deployment))
 	if err != nil || v.Major() != 1 || v.PreRelease() != "" || int(v.Patch()) >= len(rendered[v.Minor()]) {
 		return ""
 	}
@@ -100,7 +100,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 	}
 	if to == "" {
 		return nil, refuse(fmt.Sprintf("Theseus does not know which version of Calico the operator %s installs",
-			workloadVersion(wanted)),
+			cni.WorkloadVersion(wanted)),
 			"set --cni-version to the version in config/calico_versions.yml of that release of tigera/operator")
 	}
 	if err := versions(found.Version, to, "--cni-version"); err != nil {
@@ -108,8 +108,8 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 	}
 	next := *found
 	next.Version = to
-	o := &cni.Owner{Ref: step.RefOf(wanted), From: workloadVersion(live), To: workloadVersion(wanted),
-		Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
+	o := &cni.Owner{Ref: step.RefOf(wanted), From: cni.WorkloadVersion(live), To: cni.WorkloadVersion(wanted),
+		Form: cni.TemplateForm(live, wanted, cni.WorkloadVersion(live), cni.WorkloadVersion(wanted)),
 		Why: "It updates everything cluster-wide to " + to + " at once, and no setting prevents that: permissions " +
 			"and settings of the agents, " + typhaName + " and the controllers. " +
 			"Their pods are replaced now. It also updates the agents' DaemonSet to " + to +
@@ -202,7 +202,7 @@ func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured
 		return nil, nil, refuse("the operator is scaled to 0, so it would not act",
 			"kubectl -n "+operatorName+" scale deployment "+operatorName+" --replicas=1")
 	}
-	live, err = plain(&snapshot.Deployments[at])
+	live, err = cni.Plain(&snapshot.Deployments[at])
 	return wanted, live, err
 }
 
@@ -236,13 +236,13 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 	if cni.Older(u.Installation.Version, from) {
 		u.Definitions = lacking(snapshot, u.Definitions)
 	}
-	if err := lossless(u.Definitions, snapshot.Other); err != nil {
+	if err := cni.Lossless(u.Definitions, snapshot.Other); err != nil {
 		return nil, err
 	}
 	cni.SortForApply(u.Objects)
 	cni.SortForApply(roles)
 	for i := range roles {
-		u.Rights = append(u.Rights, beside(&roles[i], roles))
+		u.Rights = append(u.Rights, cni.Beside(&roles[i], roles))
 	}
 	u.Roles = roles
 	cni.Label(u.Rights)

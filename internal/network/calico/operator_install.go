@@ -128,7 +128,7 @@ func understandOperator(request cni.Request) (*operation, error) {
 	}
 	release := ""
 	if deployment := operatorIn(o.objects); deployment != nil {
-		release = workloadVersion(deployment)
+		release = cni.WorkloadVersion(deployment)
 	}
 	defined := append(definitionsOf(&manifest{definitions: o.definitions}), request.Defined...)
 	switch {

@@ -2,14 +2,11 @@ package calico
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -22,16 +19,13 @@ var _ cni.Upgrader = Driver{}
 // furthest is the maximum distance in minor releases of agents that run side by side: v3.28 and v3.31 were measured.
 const furthest = 3
 
-// rightsPrefix is the name prefix of RBAC objects that exist only while two versions run.
-const rightsPrefix = "theseus-upgrade-"
-
 // Upgrade implements cni.Upgrader.
 func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, documents []unstructured.Unstructured,
 	says string) (*cni.Upgrade, error) {
 	if installations := snapshot.OtherOf(operatorGroup, "Installation"); len(installations) > 0 {
 		return operated(snapshot, found, &installations[0], documents, says)
 	}
-	if err := owned(snapshot, found); err != nil {
+	if err := cni.Owned(snapshot, found); err != nil {
 		return nil, err
 	}
 	agent := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
@@ -67,58 +61,23 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if cni.Older(cluster.ImageOf(image).Tag, found.Version) {
 		wanted.definitions = lacking(snapshot, wanted.definitions)
 	}
-	if err := lossless(wanted.definitions, snapshot.Other); err != nil {
+	if err := cni.Lossless(wanted.definitions, snapshot.Other); err != nil {
 		return nil, err
 	}
 	return upgrade(snapshot, found, live, wanted)
 }
 
-// owned refuses a Calico that an unknown owner would revert.
-func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
-	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
-	if set == nil {
-		return nil
-	}
-	if owner := metav1.GetControllerOf(set); owner != nil {
-		return refuse(fmt.Sprintf("%s belongs to %s %s, which reverts changes by others",
-			found.Agent, owner.Kind, owner.Name),
-			"upgrade it with its owner, and measure that: theseus guard -- COMMAND")
-	}
-	return nil
-}
-
 // running parses the running objects, as understand parses a manifest.
 func running(snapshot *cluster.Snapshot, agent any) (*manifest, error) {
-	object, err := plain(agent)
+	object, err := cni.Plain(agent)
 	if err != nil {
 		return nil, err
 	}
 	m := &manifest{agent: object}
 	if config := snapshot.ConfigMap(object.GetNamespace(), configName); config != nil {
-		m.config, err = plain(config)
+		m.config, err = cni.Plain(config)
 	}
 	return m, err
-}
-
-// plain converts a typed object to a tree, without fields that are empty in the type and absent in the API.
-func plain(typed any) (*unstructured.Unstructured, error) {
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-	if err != nil {
-		return nil, err
-	}
-	return &unstructured.Unstructured{Object: prune(tree)}, nil
-}
-
-func prune(tree map[string]any) map[string]any {
-	for key, value := range tree {
-		if value == nil {
-			delete(tree, key)
-		}
-		if below, ok := value.(map[string]any); ok {
-			prune(below)
-		}
-	}
-	return tree
 }
 
 // versions refuses versions that were never tested side by side; source names where the new version is from.
@@ -204,8 +163,8 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	next.ConfFolder, next.PluginFolder = wanted.confFolder(), wanted.pluginFolder()
 	next.Capabilities.Untracked = untracked(next.Version, next.Capabilities)
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
-	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)
-	u.Hold, u.Unhold, u.Resume = strategies(live.agent, wanted.agent)
+	u.Agent = cni.TemplateForm(live.agent, wanted.agent, found.Version, next.Version)
+	u.Hold, u.Unhold, u.Resume = cni.Strategies(live.agent, wanted.agent)
 	down := cni.Older(next.Version, found.Version)
 	for i := range wanted.objects {
 		object := &wanted.objects[i]
@@ -222,9 +181,9 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 			}
 			u.Followers = append(u.Followers, *follower)
 		case "ConfigMap":
-			config(u, snapshot, object)
+			u.Config(snapshot, object)
 		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			u.Rights = append(u.Rights, beside(object, wanted.objects))
+			u.Rights = append(u.Rights, cni.Beside(object, wanted.objects))
 			u.Roles = append(u.Roles, *object)
 		default:
 			if err := settled(snapshot, object); err != nil {
@@ -267,59 +226,6 @@ func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
 	return nil
 }
 
-// form changes the pod template as a whole, because lists cannot be merged.
-func form(live, wanted *unstructured.Unstructured, from, to string) cni.Form {
-	ref := step.RefOf(wanted)
-	template := func(of, other *unstructured.Unstructured) any {
-		one, _, _ := unstructured.NestedMap(of.Object, "spec", "template")
-		two, _, _ := unstructured.NestedMap(other.Object, "spec", "template")
-		return map[string]any{"spec": map[string]any{"template": instead(one, two)}}
-	}
-	return cni.Form{
-		New: []step.Action{patch(ref, "set the pod template of "+ref.String()+" to "+to, template(wanted, live))},
-		Old: []step.Action{patch(ref, "set the pod template of "+ref.String()+" back to "+from,
-			template(live, wanted))},
-	}
-}
-
-// instead returns a merge patch that replaces other by wanted.
-func instead(wanted, other map[string]any) map[string]any {
-	patch := map[string]any{}
-	for key := range other {
-		patch[key] = nil
-	}
-	for key, value := range wanted {
-		one, isMap := value.(map[string]any)
-		if two, both := other[key].(map[string]any); isMap && both {
-			patch[key] = instead(one, two)
-			continue
-		}
-		patch[key] = value
-	}
-	return patch
-}
-
-func patch(ref step.Ref, title string, value any) step.Action {
-	return step.Action{Do: step.Patch{Ref: ref, Merge: cni.Raw(value)}, Title: title}
-}
-
-// strategies are the DaemonSet's update strategies: none, the current one, and that of the manifest.
-func strategies(live, wanted *unstructured.Unstructured) (hold, unhold, resume step.Action) {
-	ref := step.RefOf(wanted)
-	now, _, _ := unstructured.NestedMap(live.Object, "spec", "updateStrategy")
-	then, ok, _ := unstructured.NestedMap(wanted.Object, "spec", "updateStrategy")
-	if !ok {
-		then = now
-	}
-	held := map[string]any{"type": "OnDelete"}
-	set := func(title string, strategy, other map[string]any) step.Action {
-		return patch(ref, title, map[string]any{"spec": map[string]any{"updateStrategy": instead(strategy, other)}})
-	}
-	return set("set the update strategy of "+ref.String()+" to OnDelete", held, now),
-		set("restore the update strategy of "+ref.String(), now, held),
-		set("set the update strategy of "+ref.String()+" as in your manifest", then, held)
-}
-
 // follow returns a Deployment that is changed after the agents, or, for a downgrade, before them.
 func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down bool) (*cni.Follower, error) {
 	for i := range snapshot.Deployments {
@@ -327,12 +233,12 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down 
 		if d.Namespace != wanted.GetNamespace() || d.Name != wanted.GetName() {
 			continue
 		}
-		live, err := plain(d)
+		live, err := cni.Plain(d)
 		if err != nil {
 			return nil, err
 		}
 		f := &cni.Follower{Ref: step.RefOf(wanted),
-			Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
+			Form: cni.TemplateForm(live, wanted, cni.WorkloadVersion(live), cni.WorkloadVersion(wanted)),
 			Why:  "It keeps Calico's data in step with the cluster. Traffic between pods does not depend on it."}
 		if d.Name == typhaName {
 			f.Why = "Some versions of Typha refuse older agents, but none refuses newer ones. An older Typha leaves " +
@@ -346,53 +252,6 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down 
 	return nil, refuse(fmt.Sprintf("the manifest contains Deployment %s/%s, which does not run here",
 		wanted.GetNamespace(), wanted.GetName()),
 		"remove it from the manifest, or first add it in the present version")
-}
-
-func workloadVersion(workload *unstructured.Unstructured) string {
-	for _, container := range cni.ContainersOf(workload, "containers") {
-		image, _ := container["image"].(string)
-		return cluster.ImageOf(image).Tag
-	}
-	return ""
-}
-
-// config changes a ConfigMap together with the agents' form, because agents read it when they start.
-func config(u *cni.Upgrade, snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) {
-	now := snapshot.ConfigMap(wanted.GetNamespace(), wanted.GetName())
-	if now == nil {
-		u.Objects = append(u.Objects, *wanted)
-		return
-	}
-	live, next := map[string]any{}, map[string]any{}
-	for key, value := range now.Data {
-		live[key] = value
-	}
-	if data, ok, _ := unstructured.NestedMap(wanted.Object, "data"); ok {
-		next = data
-	}
-	if maps.EqualFunc(live, next, func(a, b any) bool { return a == b }) {
-		return
-	}
-	ref := step.RefOf(wanted)
-	set := func(title string, one, two map[string]any) step.Action {
-		return patch(ref, title, map[string]any{"data": instead(one, two)})
-	}
-	u.Agent.New = slices.Insert(u.Agent.New, 0, set("update "+ref.String()+" to "+u.Installation.Version, next, live))
-	u.Agent.Old = slices.Insert(u.Agent.Old, 0, set("restore "+ref.String(), live, next))
-}
-
-// beside copies a role, or its binding, under a name of Theseus, so that both versions have their permissions while
-// both run.
-func beside(object *unstructured.Unstructured, all []unstructured.Unstructured) unstructured.Unstructured {
-	copied := *object.DeepCopy()
-	copied.SetName(rightsPrefix + object.GetName())
-	kind, _, _ := unstructured.NestedString(object.Object, "roleRef", "kind")
-	name, bound, _ := unstructured.NestedString(object.Object, "roleRef", "name")
-	if bound && slices.ContainsFunc(all,
-		func(o unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name }) {
-		_ = unstructured.SetNestedField(copied.Object, rightsPrefix+name, "roleRef", "name")
-	}
-	return copied
 }
 
 // settled refuses configuration of Calico's own kinds that differs from the cluster's: it would take effect on all
@@ -410,86 +269,4 @@ func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 	return refuse(fmt.Sprintf("the manifest contains %s %s, which differs from the cluster, and would take effect on "+
 		"all nodes at once", object.GetKind(), object.GetName()),
 		"remove it from the manifest, and change it with a separate plan")
-}
-
-// lossless refuses CRDs that lack a field in use: the next write of the object would lose it.
-func lossless(definitions, objects []unstructured.Unstructured) error {
-	for i := range definitions {
-		spec, _, _ := unstructured.NestedMap(definitions[i].Object, "spec")
-		group, _ := spec["group"].(string)
-		kind, _, _ := unstructured.NestedString(spec, "names", "kind")
-		versions, _ := spec["versions"].([]any)
-		for j := range objects {
-			gvk := objects[j].GroupVersionKind()
-			if gvk.Group != group || gvk.Kind != kind {
-				continue
-			}
-			lost := kept(versions, gvk.Version, objects[j].Object)
-			if lost == "" {
-				continue
-			}
-			return refuse(fmt.Sprintf("the CRD of %s in the manifest lacks %s, which %s %s has: the field would be "+
-				"lost", kind, lost, kind, objects[j].GetName()),
-				"remove the CRDs from the manifest: older agents work with newer CRDs")
-		}
-	}
-	return nil
-}
-
-// kept names the first field of an object that a CRD does not have; empty if it has all.
-func kept(versions []any, wanted string, object map[string]any) string {
-	for _, one := range versions {
-		v, _ := one.(map[string]any)
-		if served, _ := v["served"].(bool); v["name"] != wanted || !served {
-			continue
-		}
-		schema, ok, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
-		if !ok {
-			return ""
-		}
-		bare := maps.Clone(object)
-		for _, every := range []string{"apiVersion", "kind", "metadata"} {
-			delete(bare, every)
-		}
-		return unknown(schema, bare, "")
-	}
-	return "version " + wanted
-}
-
-// unknown names the first field that a schema would prune.
-func unknown(schema map[string]any, value any, path string) string {
-	if open, _ := schema["x-kubernetes-preserve-unknown-fields"].(bool); open {
-		return ""
-	}
-	switch value := value.(type) {
-	case map[string]any:
-		properties, _ := schema["properties"].(map[string]any)
-		more, others := schema["additionalProperties"]
-		if embedded, _ := schema["x-kubernetes-embedded-resource"].(bool); embedded {
-			return ""
-		}
-		for _, key := range slices.Sorted(maps.Keys(value)) {
-			below, known := properties[key].(map[string]any)
-			if !known && others {
-				below, _ = more.(map[string]any) // true allows everything
-			}
-			if !known && !others {
-				return strings.TrimPrefix(path+"."+key, ".")
-			}
-			if below == nil {
-				continue
-			}
-			if lost := unknown(below, value[key], path+"."+key); lost != "" {
-				return lost
-			}
-		}
-	case []any:
-		items, _ := schema["items"].(map[string]any)
-		for _, item := range value {
-			if lost := unknown(items, item, path); items != nil && lost != "" {
-				return lost
-			}
-		}
-	}
-	return ""
 }

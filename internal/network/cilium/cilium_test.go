@@ -166,7 +166,17 @@ func TestDetectOddities(t *testing.T) {
 		{"dual stack", set("enable-ipv6", "true", "cluster-pool-ipv6-cidr", "fd00::/104"), "",
 			func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
 		{"MTU", set("mtu", "9000"), "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 8950 }},
-		{"a cloud's addresses", set("ipam", "eni"), "ipam eni", nil},
+		{"a cloud's addresses", set("ipam", "eni"), "from AWS here (ipam eni)", nil},
+		{"Azure's addresses", set("ipam", "azure"), "from Azure here (ipam azure)", nil},
+		{"Alibaba's addresses", set("ipam", "alibabacloud"), "from Alibaba Cloud here (ipam alibabacloud)", nil},
+		{"other addresses", set("ipam", "multi-pool"), "ipam multi-pool", nil},
+		{"an operator of another version", func(s *cluster.Snapshot) {
+			for i := range s.Deployments {
+				if s.Deployments[i].Name == "cilium-operator" {
+					s.Deployments[i].Spec.Template.Spec.Containers[0].Image = "quay.io/cilium/operator-generic:v1.17.0"
+				}
+			}
+		}, "the agents are of v1.16.5 and the operator of v1.17.0: an upgrade failed or was interrupted", nil},
 		{"no range", set("cluster-pool-ipv4-cidr", "10.0.0.0"), "names no range", nil},
 		{"chained", set("cni-chaining-mode", "aws-cni"), "chained behind another network", nil},
 		{"secondary", set("custom-cni-conf", "true"), "serves no new pod", nil},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -49,10 +50,10 @@ func startHook(c *corev1.Container) []string {
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	config := snapshot.ConfigMap(agent.Namespace, configName)
 	s := read(config).scripted(startHook(agentOf(&agent.Spec.Template.Spec)))
-	version := cluster.ImageOf(agentOf(&agent.Spec.Template.Spec).Image).Tag
+	release := cluster.ImageOf(agentOf(&agent.Spec.Template.Spec).Image).Tag
 	found := &cni.Installation{
 		CNI:          "cilium",
-		Version:      version,
+		Version:      release,
 		Agent:        cni.DaemonSetRef(agent),
 		Selector:     cni.SelectorOf(agent),
 		ConfFolder:   cni.HostFolder(agent, path.Clean(confDir)),
@@ -61,7 +62,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Capabilities: s.capabilities(),
 		Parts:        parts(snapshot, agent),
 		Untried:      untried + s.alsoUntried(),
-		Defect:       s.stale(version),
+		Defect:       s.stale(release),
 	}
 	if s["ipam"] == "kubernetes" {
 		found.PodCIDRs = cni.NodeRanges(snapshot)
@@ -72,6 +73,12 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		found.As = "Cilium chained to another network"
 		found.Untried = "Cilium is chained behind another network here (cni-chaining-mode " + mode + "), which gives " +
 			"pods their addresses: Theseus changes neither of the two"
+		found.Instead = cni.Elsewhere + "; " + cni.Measured
+		return found
+	case clouds[s["ipam"]] != "":
+		found.Untried = "Cilium gets the addresses of pods from " + clouds[s["ipam"]] + " here (ipam " + s["ipam"] +
+			"): they belong to the nodes' own interfaces, and Theseus knows neither their ranges nor how to give " +
+			"them back"
 		found.Instead = cni.Elsewhere + "; " + cni.Measured
 		return found
 	case config == nil:
@@ -85,10 +92,41 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		found.Problems = append(found.Problems, "the Deployment cilium-operator, which gives new nodes their ranges, "+
 			"does not exist: Cilium was removed or installed only in part")
 	}
+	found.Problems = append(found.Problems, halfUpgraded(snapshot, agent, release)...)
 	found.Problems = append(found.Problems, cni.Unfinished(agent, s["write-cni-conf-when-ready"])...)
 	found.Problems = append(found.Problems, perNode(snapshot, s)...)
 	found.Problems = append(found.Problems, cni.NotReady(snapshot, agent)...)
 	return found
+}
+
+// clouds are those that give Cilium addresses, by its value of ipam.
+var clouds = map[string]string{"eni": "AWS", "azure": "Azure", "alibabacloud": "Alibaba Cloud"}
+
+// halfUpgraded reports an operator of another version than the agents. Helm applies both together, so an upgrade
+// failed or was interrupted; Helm then keeps a release that is pending or failed. Helm stores that in Secrets alone,
+// and Theseus reads no Secrets: who may list them can read all of them.
+func halfUpgraded(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet, release string) []string {
+	own, err := version.ParseSemantic(release)
+	if err != nil {
+		return nil
+	}
+	for i := range snapshot.Deployments {
+		d := &snapshot.Deployments[i]
+		if d.Namespace != agent.Namespace || d.Name != operatorName {
+			continue
+		}
+		for _, c := range d.Spec.Template.Spec.Containers {
+			tag := cluster.ImageOf(c.Image).Tag
+			other, err := version.ParseSemantic(tag)
+			if c.Name != operatorName || err != nil || other.EqualTo(own) {
+				continue
+			}
+			return []string{fmt.Sprintf("the agents are of %s and the operator of %s: an upgrade failed or was "+
+				"interrupted. Finish it or take it back with the tool that began it, such as helm history and helm "+
+				"rollback", release, tag)}
+		}
+	}
+	return nil
 }
 
 // telling are the keys that must be equal on all nodes: nodes with different values are effectively on different

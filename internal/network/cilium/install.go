@@ -1,6 +1,7 @@
 package cilium
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -84,7 +85,8 @@ type manifest struct {
 	agent, config, operator *unstructured.Unstructured
 }
 
-func understand(documents []unstructured.Unstructured) (*manifest, error) {
+// sort finds the parts of the chart's output.
+func sort(documents []unstructured.Unstructured) (*manifest, error) {
 	m := &manifest{}
 	for i := range documents {
 		switch object := documents[i].DeepCopy(); {
@@ -112,6 +114,15 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 			", or no ConfigMap "+configName,
 			"give the output of the chart: helm template cilium cilium/cilium -n kube-system --values VALUES")
 	}
+	return m, nil
+}
+
+// understand parses a manifest of a Cilium that runs next to another network, or refuses it with a reason.
+func understand(documents []unstructured.Unstructured) (*manifest, error) {
+	m, err := sort(documents)
+	if err != nil {
+		return nil, err
+	}
 	s := m.settings()
 	hook, _, _ := unstructured.NestedStringSlice(cni.FindContainer(m.agent, "containers", container), "lifecycle",
 		"postStart", "exec", "command")
@@ -137,6 +148,14 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	}
 	if err := m.strangers(); err != nil {
 		return nil, err
+	}
+	for i := range m.policies {
+		if rules := l7(&m.policies[i]); len(rules) > 0 {
+			return nil, refuse(fmt.Sprintf("%s %s has L7 rules (%s), for which Cilium sends packets through its "+
+				"proxy; Theseus was never run with that next to another network", m.policies[i].GetKind(),
+				m.policies[i].GetName(), strings.Join(rules, ", ")),
+				"create this policy after the change of networks, when all pods are on Cilium")
+		}
 	}
 	return m, nil
 }

@@ -91,6 +91,17 @@ func (s settings) unfit() error {
 	return nil
 }
 
+// traitsNeverRun names the traits with which no upgrade was run.
+func (s settings) traitsNeverRun() []string {
+	var all []string
+	for _, t := range traits() {
+		if t.has(s) {
+			all = append(all, fmt.Sprintf("that %s (%s)", t.what, t.key))
+		}
+	}
+	return all
+}
+
 // neverRun are settings of the chart's own that the lab's Cilium does not have.
 func (s settings) neverRun() []string {
 	var all []string
@@ -116,11 +127,14 @@ func (s settings) neverRun() []string {
 // proxyName is the DaemonSet of Cilium's L7 proxy.
 const proxyName = "cilium-envoy"
 
-// strangers refuses DaemonSets that would act on nodes on which no agent runs.
+// strangers refuses DaemonSets that would act on nodes on which no agent runs, and clusters of a mesh.
 func (m *manifest) strangers() error {
 	for i := range m.objects {
 		object := &m.objects[i]
 		switch {
+		case object.GetKind() == "Deployment" && object.GetName() == meshName:
+			return refuse("Deployment "+meshName+" connects the cluster to others of a cluster mesh, whose agents "+
+				"do not know the pods of another network", "render the chart with --set clustermesh.useAPIServer=false")
 		case object.GetKind() != "DaemonSet" || cni.FindContainer(object, "containers", container) != nil ||
 			object.GetName() == proxyName:
 		case object.GetName() == "cilium-node-init":

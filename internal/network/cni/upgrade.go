@@ -43,6 +43,11 @@ type Upgrade struct {
 	// Rights let agents of both versions work: they are the new version's permissions in separate objects of Theseus,
 	// next to the current ones (Named). Those get their final form (Roles) when no agent of the old version is left.
 	Rights, Roles []unstructured.Unstructured
+	// Trial are the objects of the network's own check before an upgrade: they are applied before anything else
+	// changes, become ready if nothing stands against the upgrade, and are deleted.
+	Trial []unstructured.Unstructured
+	// Settings describes the settings that the manifest changes with the version, for people.
+	Settings []string
 	// Agent is the form of the agents' DaemonSet and of the objects that it reads, for pods created from then on.
 	Agent Form
 	// Hold prevents the DaemonSet from replacing pods by itself, Unhold reverts that, and Resume sets its final
@@ -54,6 +59,8 @@ type Upgrade struct {
 	// Leaders are Deployments that are changed before the first agent, and Followers those that are changed after the
 	// last agent, each in order.
 	Leaders, Followers []Follower
+	// Leading is set if Deployments are changed before the first agent in both directions.
+	Leading bool
 }
 
 // Form is the patches that change a workload to the new version, and back to the current one.

@@ -46,7 +46,8 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 // Fixture reads one of the files of this package: "flannel.yaml" (a cluster of three nodes on flannel with
 // kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "calico-manifest.yaml" and
 // "flannel-manifest.yaml" (what installs them, cut down), "charts/cilium-VERSION.yaml" (what Cilium's chart makes, of
-// v1.12.19, v1.16.5 and v1.19.0), "charts/flannel-v0.28.4.yaml" (what flannel's makes), "tigera-operator-v1.38.1.yaml"
+// v1.12.19, v1.16.5, v1.19.0, v1.19.6 and v1.20.2, and "cilium-preflight" of the last), "charts/flannel-v0.28.4.yaml"
+// (what flannel's makes), "tigera-operator-v1.38.1.yaml"
 // and "tigera-operator-v1.40.0.yaml" (what installs Calico's operator), "tigera-custom-resources.yaml" (what the
 // operator acts on) and "operator-crds.yaml" (what defines that, cut down).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {

@@ -87,6 +87,8 @@ func never(pass *check.Pass) []finding.Finding {
 		add(source, "calico uses its eBPF data plane, with which no change was ever run")
 	case source.CNI == "calico" && upgraded && caps.Encapsulation == "ipip":
 		add(source, "no upgrade of a calico with IPIP encapsulation was ever run")
+	case source.CNI == "cilium" && upgraded:
+		add(source, "no upgrade of Cilium was ever run: its plan is made from its charts and its source")
 	case source.CNI == "flannel" && caps.Encapsulation != "vxlan":
 		add(source, "flannel has the encapsulation %s here, and Theseus was only run with flannel over VXLAN",
 			caps.Encapsulation)
