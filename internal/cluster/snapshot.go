@@ -153,6 +153,8 @@ type Host struct {
 	// Modules maps modules that networks need to "loaded", "built-in", "loadable" or "absent"; modules whose state is
 	// unknown are not in it.
 	Modules map[string]string `json:"modules,omitempty"`
+	// BPF is what the kernel offers to programs such as Cilium's; nil if an older agent reported.
+	BPF *BPF `json:"bpf,omitempty"`
 	// Managers are daemons that manage links and routes.
 	Managers []LinkManager `json:"managers,omitempty"`
 	// Filters lists the firewall rules that drop packets to the node itself, such as "the policy of INPUT is DROP
@@ -172,6 +174,17 @@ type Host struct {
 	Traces *Traces `json:"traces,omitempty"`
 	// Load is how busy the kernel's part of the network is; nil if an older agent reported.
 	Load *Load `json:"load,omitempty"`
+}
+
+// BPF is the part of a kernel that Cilium's data plane needs.
+type BPF struct {
+	// Syscall is whether the kernel has the system call bpf (CONFIG_BPF_SYSCALL).
+	Syscall bool `json:"syscall"`
+	// Types is whether it describes its own types (CONFIG_DEBUG_INFO_BTF, /sys/kernel/btf/vmlinux).
+	Types bool `json:"types"`
+	// Lockdown is its lockdown mode: "none", "integrity" or "confidentiality"; empty if it is unknown, or the kernel
+	// has none.
+	Lockdown string `json:"lockdown,omitempty"`
 }
 
 // Load are counters of the kernel's part of a node's network.

@@ -35,6 +35,9 @@ func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, args
 	if host.Modules, err = n.modules(kernel); err != nil {
 		return err
 	}
+	if host.BPF, err = n.bpf(); err != nil {
+		return err
+	}
 	if host.Managers, err = n.managers(); err != nil {
 		return err
 	}
@@ -110,6 +113,37 @@ func (n *Node) modules(kernel string) (map[string]string, error) {
 		}
 	}
 	return found, nil
+}
+
+// bpf asks the kernel for what Cilium's programs need. Without rights, the kernel refuses the call for another reason.
+func (n *Node) bpf() (*cluster.BPF, error) {
+	if !n.exists("sys/kernel") {
+		return nil, nil // nothing is known
+	}
+	found := &cluster.BPF{Types: n.exists("sys/kernel/btf/vmlinux")}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_GET_NEXT_ID, 0, 0)
+	found.Syscall = errno != unix.ENOSYS
+	text, err := os.ReadFile(filepath.Join(n.Root, "sys/kernel/security/lockdown"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return found, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's lockdown mode: %w", err)
+	}
+	found.Lockdown = lockdown(string(text))
+	return found, nil
+}
+
+// lockdown picks the mode in brackets, as in "none [integrity] confidentiality"; empty if there is none.
+func lockdown(text string) string {
+	for word := range strings.FieldsSeq(text) {
+		mode, opens := strings.CutPrefix(word, "[")
+		mode, closes := strings.CutSuffix(mode, "]")
+		if opens && closes && slices.Contains([]string{"none", "integrity", "confidentiality"}, mode) {
+			return mode
+		}
+	}
+	return ""
 }
 
 // managers finds systemd-networkd and NetworkManager, by what they keep in /run, and how they are set.

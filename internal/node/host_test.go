@@ -3,6 +3,7 @@ package node
 import (
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -29,6 +30,39 @@ func TestModules(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}
+}
+
+func TestBPF(t *testing.T) {
+	for text, want := range map[string]string{"[none] integrity confidentiality\n": "none",
+		"none [integrity] confidentiality\n": "integrity", "none integrity [confidentiality]\n": "confidentiality",
+		"": "", "none integrity": "", "[other] none": "", "[[none]]": ""} {
+		if got := lockdown(text); got != want {
+			t.Errorf("%q is the mode %q, not %q", text, got, want)
+		}
+	}
+	n := newNode(t)
+	if got, err := n.bpf(); got != nil || err != nil {
+		t.Errorf("without /sys: %+v, %v", got, err)
+	}
+	write(t, n.Root, map[string]string{"sys/kernel/x": ""})
+	if got, err := n.bpf(); err != nil || !reflect.DeepEqual(got, &cluster.BPF{Syscall: true}) {
+		t.Errorf("without types: %+v, %v", got, err)
+	}
+	write(t, n.Root, map[string]string{"sys/kernel/btf/vmlinux": "x",
+		"sys/kernel/security/lockdown": "none [integrity] confidentiality\n"})
+	if got, err := n.bpf(); err != nil ||
+		!reflect.DeepEqual(got, &cluster.BPF{Syscall: true, Types: true, Lockdown: "integrity"}) {
+		t.Errorf("with all: %+v, %v", got, err)
+	}
+}
+
+func FuzzLockdown(f *testing.F) {
+	f.Add("none [integrity] confidentiality\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if mode := lockdown(text); mode != "" && !strings.Contains(text, "["+mode+"]") {
+			t.Errorf("%q is the mode %q", text, mode)
+		}
+	})
 }
 
 func TestManagers(t *testing.T) {

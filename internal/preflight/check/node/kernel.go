@@ -3,7 +3,9 @@ package node
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,6 +43,10 @@ func needsOf(pass *check.Pass) needs {
 	switch encapsulation := pass.Target.Capabilities.Encapsulation; encapsulation {
 	case "vxlan", "ipip", "geneve", "wireguard":
 		n.modules = append(n.modules, encapsulation)
+	}
+	if release := cluster.Minor(pass.Target.Version); pass.Target.CNI == "cilium" && release != nil &&
+		!release.LessThan(version.MustParseGeneric("1.19")) {
+		n.least, n.source = "5.10", "https://docs.cilium.io/en/stable/operations/system_requirements/"
 	}
 	if pass.Target.CNI != "calico" {
 		return n
@@ -81,7 +87,8 @@ func kernel(pass *check.Pass) []finding.Finding {
 				lacking[module] = append(lacking[module], facts.Node)
 			}
 		}
-		if need.least != "" && older(facts, need.least) {
+		equal := pass.Target.CNI == "cilium" && backported(facts.Kernel)
+		if need.least != "" && older(facts, need.least) && !equal {
 			old = append(old, facts.Node+" has "+facts.Kernel)
 		}
 	}
@@ -108,6 +115,57 @@ func kernel(pass *check.Pass) []finding.Finding {
 			Fix:      "boot a newer kernel there before the change, or try the target on one such node first",
 		})
 	}
+	if pass.Target.CNI == "cilium" {
+		found = append(found, bpf(pass)...)
+	}
+	return found
+}
+
+// rhel is the kernel of RHEL 8 and its rebuilds, with its build.
+var rhel = regexp.MustCompile(`^4\.18\.0-([0-9]+)\.[^-]*el8`)
+
+// backported reports the kernel of RHEL 8.10 or later, which Cilium's requirements name as equal to 5.10.
+func backported(kernel string) bool {
+	parts := rhel.FindStringSubmatch(kernel)
+	if parts == nil {
+		return false
+	}
+	build, err := strconv.Atoi(parts[1])
+	return err == nil && build >= 553
+}
+
+// bpf reports nodes whose kernels do not take Cilium's programs, or may refuse some.
+func bpf(pass *check.Pass) []finding.Finding {
+	var without, untyped, locked []string
+	for i := range pass.Snapshot.Facts {
+		facts := &pass.Snapshot.Facts[i]
+		switch bpf := facts.Host.BPF; {
+		case bpf == nil:
+		case !bpf.Syscall:
+			without = append(without, facts.Node)
+		case !bpf.Types:
+			untyped = append(untyped, facts.Node)
+		case bpf.Lockdown == "confidentiality":
+			locked = append(locked, facts.Node)
+		}
+	}
+	var found []finding.Finding
+	add := func(nodes []string, severity finding.Severity, fix, format string, args ...any) {
+		if len(nodes) > 0 {
+			found = append(found, finding.Finding{ID: "node/kernel", Severity: severity,
+				Subject:  finding.Subject{Kind: "Node", Name: nodes[0]},
+				Message:  fmt.Sprintf(format, args...) + " (" + check.Names(nodes) + ")",
+				Evidence: map[string]any{"nodes": nodes}, Fix: fix})
+		}
+	}
+	const boot = "boot a kernel of your distribution that has it, such as its default kernel"
+	add(without, finding.Block, boot, "the kernels of %s have no system call bpf (CONFIG_BPF_SYSCALL), so Cilium's "+
+		"agent cannot start there", cluster.Count(len(without), "node"))
+	add(untyped, finding.Block, boot, "the kernels of %s do not describe their types (CONFIG_DEBUG_INFO_BTF, "+
+		"/sys/kernel/btf/vmlinux), which Cilium requires", cluster.Count(len(untyped), "node"))
+	add(locked, finding.Warn, "boot with lockdown=integrity, or try Cilium on one such node first",
+		"the kernels of %s are in lockdown mode confidentiality, in which BPF programs cannot read the kernel's "+
+			"memory; Cilium was never run there", cluster.Count(len(locked), "node"))
 	return found
 }
 
