@@ -39,9 +39,6 @@ const otherWait = time.Minute
 // then the target's plugin knows no such pod.
 const endWait = 15 * time.Second
 
-// defaultParallel is how many pods are moved at a time.
-const defaultParallel = 4
-
 // adoptable looks at every pod that adopt would move.
 func (n *Node) adoptable(_ context.Context, args step.AdoptArgs) (Answer, error) {
 	job, err := n.job(args)
@@ -141,7 +138,7 @@ func (n *Node) described(pods []sandbox) []*adoption.Record {
 // mostly compute, so with more pods at a time than processors each would take longer, and all of them hardly less.
 func (n *Node) moveAll(ctx context.Context, job *job, args step.AdoptArgs) []step.AdoptOutcome {
 	outcomes := make([]step.AdoptOutcome, len(job.pods))
-	slots := make(chan struct{}, min(cmp.Or(args.Parallel, defaultParallel), runtime.GOMAXPROCS(0)))
+	slots := make(chan struct{}, min(args.AtOnce(), runtime.GOMAXPROCS(0)))
 	ready := &chains{n: n}
 	var working sync.WaitGroup
 	for i := range job.pods {

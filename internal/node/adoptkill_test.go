@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 // victimMark marks a process that is an agent to be killed; its value is a victim.
@@ -38,9 +40,9 @@ func isVictim(t *testing.T) bool {
 	must(t, json.Unmarshal([]byte(text), &v))
 	n := nodeAt(v.Root)
 	n.hasty = true
-	count := 0
+	var count atomic.Int64 // several pods may move side by side
 	n.hook = func(at string) {
-		if count++; count == v.Change || at == v.Point {
+		if count.Add(1) == int64(v.Change) || at == v.Point {
 			fmt.Println("killed before", at)
 			must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 		}
@@ -55,9 +57,12 @@ func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change in
 	return victim{Root: w.Root, Args: args, Change: change}.move(t, p)
 }
 
+// move lets the victim move a pod, or all where there is none, and says whether it was killed, and where.
 func (v victim) move(t *testing.T, p *testPod) (reached bool, point string) {
 	t.Helper()
-	v.Args.Pods = []string{"test/" + p.name}
+	if p != nil {
+		v.Args.Pods = []string{"test/" + p.name}
+	}
 	order, err := json.Marshal(v)
 	must(t, err)
 	agent := exec.CommandContext(t.Context(), "/proc/self/exe",
@@ -70,6 +75,57 @@ func (v victim) move(t *testing.T, p *testPod) (reached bool, point string) {
 	}
 	_, point, _ = strings.Cut(strings.TrimSpace(string(out)), "killed before ")
 	return err != nil, point
+}
+
+// TestAdoptAgentDiesSideBySide kills the agent while four pods are in the middle of their moves, at points all over
+// them. The next one leaves each pod whole on one network, and what was sent meanwhile arrives.
+func TestAdoptAgentDiesSideBySide(t *testing.T) {
+	if isVictim(t) || !alone(t) {
+		return
+	}
+	t.Setenv("GOMAXPROCS", "4") // of the agent: it moves no more pods at a time than it has processors
+	w := newSite(t)
+	w.hasty = true
+	var pods []*testPod
+	for i := range 4 {
+		pods = append(pods, w.pod(fmt.Sprintf("p%d", i), bridgeList, nil))
+	}
+	end := flows(t, w, pods...)
+	argument := forth
+	argument.Parallel = len(pods)
+	ends, together := map[string]int{}, map[int]int{}
+	for change := 10; ; change += 29 {
+		reached, point := victim{Root: w.Root, Args: argument, Change: change}.move(t, nil)
+		records, err := w.records()
+		must(t, err)
+		halfway := 0
+		for _, record := range records {
+			if record.Phase != adoption.Moved {
+				halfway++
+			}
+		}
+		together[halfway]++
+		next := nodeAt(w.Root)
+		next.hasty = true
+		if _, err := next.Resume(t.Context()); err != nil {
+			t.Fatalf("after change %d, %q: %v", change, point, err)
+		}
+		for _, p := range pods {
+			ends[p.whole()]++
+		}
+		t.Logf("killed before change %d, %q: %d pods halfway; so far %v", change, point, halfway, ends)
+		if t.Failed() {
+			break
+		}
+		do(t, next, step.VerbAdopt, back)
+		if !reached {
+			break
+		}
+	}
+	end()
+	if together[4] == 0 || ends["bridged"] < 4 || ends["routed"] < 4 || together[0] > 3 {
+		t.Errorf("pods halfway at a time: %v; they ended on %v", together, ends)
+	}
 }
 
 // TestAdoptAgentDiesInPlugin kills the agent while it waits for a plugin, before that has done anything and when it has

@@ -81,11 +81,22 @@ type AdoptArgs struct {
 	// Pods are the pods to move, as namespace/name; none means all that are on From. Skip are never moved.
 	Pods []string `json:"pods,omitempty"`
 	Skip []string `json:"skip,omitempty"`
-	// Parallel bounds how many are moved at a time, as the node's processors do; 0 means 4.
+	// Parallel bounds how many are moved at a time, as the node's processors do; 0 means podsSideBySide.
 	Parallel int `json:"parallel,omitempty"`
 	// Release gives back at once what From holds for a pod that has left it. Without it, From keeps the pod's address
 	// reserved until VerbSettle. Set it in a rollback.
 	Release bool `json:"release,omitempty"`
+}
+
+// podsSideBySide is how many pods are moved at a time where a plan does not say it.
+const podsSideBySide = 4
+
+// AtOnce is how many pods are moved at a time.
+func (a AdoptArgs) AtOnce() int {
+	if a.Parallel < 1 {
+		return podsSideBySide
+	}
+	return a.Parallel
 }
 
 func (a AdoptArgs) allowed() error { return first(a.From.allowed(), a.To.allowed()) }

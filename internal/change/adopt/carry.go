@@ -12,8 +12,9 @@ import (
 // verify makes sure on every node, with its own eyes, that nothing is left on the source: carrying the range
 // cuts off whatever is.
 func (b *builder) verify() {
+	sideBySide := b.sideBySide(b.Nodes())
 	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return b.to(node, "check that no pod of "+node+" is left on "+b.SourceName(), len(b.Nodes()), nil, nil)
+		return b.to(node, "check that no pod of "+node+" is left on "+b.SourceName(), sideBySide, nil, nil)
 	})
 	b.Add(step.Step{
 		Group: "verify", Does: "adopted",

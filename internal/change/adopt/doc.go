@@ -27,7 +27,12 @@ func Steps(in joint.Input) []step.Step {
 	// goes with its interfaces.
 	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
 	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment,
-		target: *in.Target.Installation.Capabilities.Attachment, adopted: adoptedValues(in.Snapshot, *in.Source)}
+		target: *in.Target.Installation.Capabilities.Attachment, adopted: adoptedValues(in.Snapshot, *in.Source),
+		processors: map[string]int{}}
+	for i := range in.Snapshot.Nodes {
+		node := &in.Snapshot.Nodes[i]
+		b.processors[node.Name] = int(node.Status.Capacity.Cpu().Value())
+	}
 	if !b.source.Asks {
 		b.BeforeClean = b.settleNode()
 	}
@@ -58,23 +63,36 @@ type builder struct {
 	source, target step.Attachment
 	// adopted are the values of LabelAdopted by node.
 	adopted map[string]string
+	// processors are how many a node has; 0 means unknown.
+	processors map[string]int
 }
 
-// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together, or one of each node
-// where those are more: each asks the API server many things while it is.
-const podsAtOnce = 4
+// podsOfNode is how many pods of a node are in the middle of their move at a time, and podsAtOnce how many on all nodes
+// of a group together, or one of each node where those are more: a move asks the API server many things.
+const podsOfNode, podsAtOnce = 4, 2 * step.MostAtOnce
 
-// to moves pods of a node, one of several, to the target, all of them when none is named.
-func (b *builder) to(node, title string, together int, pods, skip []string) step.Action {
+// sideBySide is how many pods of each of some nodes move at a time: no more than the smallest node has processors, as
+// plugins mostly compute.
+func (b *builder) sideBySide(nodes []string) int {
+	n := min(podsOfNode, max(1, podsAtOnce/len(nodes)))
+	for _, node := range nodes {
+		if cpus := b.processors[node]; cpus > 0 {
+			n = min(n, cpus)
+		}
+	}
+	return n
+}
+
+// to moves pods of a node to the target, a few side by side, all of them when none is named.
+func (b *builder) to(node, title string, sideBySide int, pods, skip []string) step.Action {
 	return joint.OnNode(node, step.VerbAdopt, title,
-		step.AdoptArgs{From: b.source, To: b.target, Pods: pods, Skip: skip, Parallel: max(1, podsAtOnce/together)})
+		step.AdoptArgs{From: b.source, To: b.target, Pods: pods, Skip: skip, Parallel: sideBySide})
 }
 
 // back moves them back.
-func (b *builder) back(node, title string, together int, pods, skip []string) step.Action {
+func (b *builder) back(node, title string, sideBySide int, pods, skip []string) step.Action {
 	return joint.OnNode(node, step.VerbAdopt, title,
-		step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true,
-			Parallel: max(1, podsAtOnce/together)})
+		step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true, Parallel: sideBySide})
 }
 
 // canary is the probe pod of a node that was made on the source.

@@ -72,16 +72,17 @@ func ready(network string) func(node string) []step.Condition {
 }
 
 func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
+	sideBySide := b.sideBySide(nodes)
 	b.addFor(wave, nodes, "canary", step.Step{
 		Title: "Adopt the probe pod of " + joint.List(nodes),
 		Why: "Probes test every path to and from this pod (nodes, Services, names, hosts) while it moves. No other " +
 			"pod of the node moves before these paths work.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), len(nodes),
+			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), sideBySide,
 				[]string{canary(node)}, nil)
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the probe pod of "+node+" back to "+b.SourceName(), len(nodes),
+			return b.back(node, "move the probe pod of "+node+" back to "+b.SourceName(), sideBySide,
 				[]string{canary(node)}, nil)
 		}),
 		Gate: b.Gate("traffic is unaffected by the move of the probe pod of "+joint.List(nodes), false),
@@ -89,15 +90,16 @@ func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 }
 
 func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
+	sideBySide := b.sideBySide(nodes)
 	b.addFor(wave, nodes, "adopt", step.Step{
 		Title: "Adopt the pods of " + joint.List(nodes),
 		Why: "The pods keep running, with their addresses and connections. Pods that start in the meantime are " +
 			"still on " + b.SourceName() + "; Theseus adopts them when it switches the runtime.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.unadoptable(node))
+			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), sideBySide, nil, b.unadoptable(node))
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the pods of "+node+" back to "+b.SourceName(), len(nodes),
+			return b.back(node, "move the pods of "+node+" back to "+b.SourceName(), sideBySide,
 				nil, []string{canary(node)})
 		}),
 		Gate: b.Gate("traffic is unaffected by the move of the pods of "+joint.List(nodes), false),
@@ -131,7 +133,7 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 
 // activate lets the runtime ask the target, and takes over what the source made until then.
 func (b *builder) activate(nodes []string) []step.Action {
-	conf := joint.Canonical(b.Target.Conf)
+	conf, sideBySide := joint.Canonical(b.Target.Conf), b.sideBySide(nodes)
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action {
 			return joint.OnNode(node, step.VerbActivate,
@@ -139,15 +141,16 @@ func (b *builder) activate(nodes []string) []step.Action {
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the pods that started on "+node+" in the meantime to "+b.TargetName(),
-				len(nodes), nil, b.unadoptable(node))
+				sideBySide, nil, b.unadoptable(node))
 		})...)
 }
 
 // allBack moves all pods back to the source, which then knows their addresses.
 func (b *builder) allBack(nodes []string) []step.Action {
+	sideBySide := b.sideBySide(nodes)
 	return joint.OnEach(nodes, func(node string) step.Action {
 		return b.back(node, "move all pods of "+node+" back to "+b.SourceName()+", including those that started on "+
-			b.TargetName(), len(nodes), nil, []string{canary(node)})
+			b.TargetName(), sideBySide, nil, []string{canary(node)})
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 // TestLearnt: parts of a kind differ from the table as those of earlier runs did, the more the longer those took; other
 // kinds do not.
 func TestLearnt(t *testing.T) {
-	gate, adopt := estimate.Part{Kind: "gate", N: 3}, estimate.Part{Kind: "node/adopt", N: 1, Most: 20}
+	gate, adopt := estimate.Part{Kind: "gate", N: 3}, estimate.Part{Kind: "node/adopt", N: 1, Most: 20, Turns: 5}
 	said := adopt.Takes()
 	var none *estimate.Learnt
 	if none.Takes(adopt) != said {
@@ -65,7 +65,7 @@ func TestLearntBake(t *testing.T) {
 
 // TestLearntBounds: a factor is between a quarter and 4, and a part that an outage has held up does not count.
 func TestLearntBounds(t *testing.T) {
-	adopt := estimate.Part{Kind: "node/adopt", N: 1, Most: 20}
+	adopt := estimate.Part{Kind: "node/adopt", N: 1, Most: 20, Turns: 5}
 	said := adopt.Takes()
 	for name, test := range map[string]struct{ took, want time.Duration }{
 		"slower": {9 * said, 4 * said}, "faster": {said / 100, said / 4}, "an outage": {11 * said, said},

@@ -25,6 +25,8 @@ type Part struct {
 	// Pods are moved by them on all nodes, Most of them on one node.
 	Pods int `json:"pods,omitempty"`
 	Most int `json:"most,omitempty"`
+	// Turns is how many pods of one node are moved one after another at most: several move side by side.
+	Turns int `json:"turns,omitempty"`
 	// Chain is how many of those that are evicted are of one workload at most: they go one after another. Ending is the
 	// same of workloads that make a pod again only when the old one has ended, and Ended are all pods of such.
 	Chain  int `json:"chain,omitempty"`
@@ -83,6 +85,11 @@ func (m *meter) parts(s *step.Step) []Part {
 		switch do := a.Do.(type) {
 		case step.Evict:
 			part.chain(moved, chains)
+		case step.Node:
+			if do.Verb == step.VerbAdopt {
+				sideBySide := adoptArgs(do).AtOnce()
+				part.Turns = max(part.Turns, (len(moved)+sideBySide-1)/sideBySide)
+			}
 		case step.Probe:
 			part.N, m.measured = m.nodes, do.Paths
 			if part.Kind == "probe/more" {
@@ -132,10 +139,8 @@ func (m *meter) moves(a *step.Action) []Pod {
 		if do.Verb != step.VerbAdopt {
 			return nil
 		}
-		var args step.AdoptArgs
-		if json.Unmarshal(do.Args, &args) == nil { // else it is refused when it is done
-			moves = func(pod Pod) bool { return !pod.named(args.Skip) }
-		}
+		args := adoptArgs(do)
+		moves = func(pod Pod) bool { return !pod.named(args.Skip) }
 		if len(args.Pods) > 0 {
 			return make([]Pod, len(args.Pods))
 		}
@@ -153,6 +158,14 @@ func (m *meter) moves(a *step.Action) []Pod {
 	}
 	m.left[node] = left
 	return moved
+}
+
+// adoptArgs are those of VerbAdopt; what cannot be read is refused when it is done.
+func adoptArgs(do step.Node) (args step.AdoptArgs) {
+	if json.Unmarshal(do.Args, &args) != nil {
+		return step.AdoptArgs{}
+	}
+	return args
 }
 
 // kind is what an action takes its time for. What Theseus starts itself is known to be small.

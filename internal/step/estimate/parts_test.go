@@ -43,7 +43,7 @@ func TestParts(t *testing.T) {
 	steps := []step.Step{
 		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Pods: []string{"own/probe"}}),
 			{Do: step.Probe{Paths: every}}}},
-		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}}),
+		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}, Parallel: 1}),
 			beside(adopt(t, "b", step.AdoptArgs{}))},
 			Gate: &step.Gate{Bake: step.Duration(5 * time.Second)}},
 		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}})}},
@@ -51,8 +51,9 @@ func TestParts(t *testing.T) {
 			{Do: step.Evict{Pods: step.PodSet{Node: "a"}}}, {Do: step.Probe{Paths: step.PathSet{New: every.New}}}}},
 	}
 	want := [][]estimate.Part{
-		{{Kind: "node/adopt", N: 1, Pods: 1, Most: 1}, {Kind: "probe", N: 3}},
-		{{Kind: "node/adopt", N: 2, Pods: 9, Most: 5}, {Kind: "gate", N: 3, Bake: step.Duration(5 * time.Second)}},
+		{{Kind: "node/adopt", N: 1, Pods: 1, Most: 1, Turns: 1}, {Kind: "probe", N: 3}},
+		{{Kind: "node/adopt", N: 2, Pods: 9, Most: 5, Turns: 4},
+			{Kind: "gate", N: 3, Bake: step.Duration(5 * time.Second)}},
 		{{Kind: "node/adopt", N: 1}},
 		{{Kind: "evict", N: 1, Pods: 1, Most: 1, Chain: 1, Ending: 1, Ended: 1}, {Kind: "evict/rest", N: 1},
 			{Kind: "probe/fewer", N: 3}},
@@ -73,6 +74,24 @@ func TestParts(t *testing.T) {
 		if time.Duration(s.Estimate) != sum.Round(time.Second/10) || sum <= 0 {
 			t.Errorf("step %d is said to take %s, and its parts take %s", i+1, time.Duration(s.Estimate), sum)
 		}
+	}
+}
+
+// TestTurns: pods of a node move side by side, and a node without pods to move takes no longer than any other action.
+func TestTurns(t *testing.T) {
+	takes := func(pods, parallel int) time.Duration {
+		steps := []step.Step{{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Parallel: parallel})}}}
+		estimate.Steps(steps, 3, map[string][]estimate.Pod{"a": running(pods, "Deployment", "web")})
+		return time.Duration(steps[0].Estimate)
+	}
+	if one, same, next := takes(1, 4), takes(4, 4), takes(5, 4); one != same || next <= same || takes(8, 4) != next {
+		t.Errorf("1 pod takes %s, 4 %s, and 5 %s", one, same, next)
+	}
+	if unset, serial := takes(20, 0), takes(20, 1); unset != takes(20, 4) || serial < 3*unset {
+		t.Errorf("20 pods take %s, and one at a time %s", unset, serial)
+	}
+	if none, other := takes(0, 4), (estimate.Part{Kind: "node/clean", N: 1}).Takes(); none != other {
+		t.Errorf("no pods take %s, and another verb %s", none, other)
 	}
 }
 

@@ -33,7 +33,8 @@ var (
 // journals are gone: calico-to-flannel-1f58b5, weave-to-calico-1c8d3e and weave-to-calico-93008d. Their chains follow
 // from the lab's workload: of each of the two nodes 10 pods were evicted, of which three are web's, whose six are
 // spread. The three members of db drain for 10 s, one after another: a part that took less than 20 s moved one of them,
-// and none took the 30 s of three, so the other node had two.
+// and none took the 30 s of three, so the other node had two. The turns of flannel-to-calico-5a98a1 follow from the
+// lab's two processors: its agents moved two pods at a time.
 const kept = "testdata/runs.json"
 
 // run is what is kept of a run that went through.

@@ -51,9 +51,9 @@ var table = map[string]cost{
 	"probe/more":  {3200 * time.Millisecond, 140 * time.Millisecond}, // of a node and its neighbours
 	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
 
-	"evict":      {500 * time.Millisecond, 5500 * time.Millisecond}, // until a workload has recreated a pod elsewhere
-	"evict/rest": {4 * time.Second, 0},                              // until the last have ended
-	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
+	"evict":      {500 * time.Millisecond, 5500 * time.Millisecond},  // until a workload has recreated a pod elsewhere
+	"evict/rest": {4 * time.Second, 0},                               // until the last have ended
+	"node/adopt": {1500 * time.Millisecond, 1250 * time.Millisecond}, // per turn of pods that move side by side
 
 	// until agents have told each other of a range, and made routes
 	"node/carried": {5500 * time.Millisecond, 40 * time.Millisecond},
@@ -80,7 +80,10 @@ func (p Part) Takes() time.Duration {
 		all := time.Duration(p.Pods)*c.more + time.Duration(p.Ended)*ends
 		return c.once + max(chain, ending, all/time.Duration(max(step.SideBySide, p.N)))
 	case "node/adopt":
-		return c.once + time.Duration(p.Most)*c.more + time.Duration(p.N-1)*usual.more
+		if p.Most == 0 { // the agent finds nothing to move
+			c = usual
+		}
+		return c.once + time.Duration(p.Turns)*c.more + time.Duration(p.N-1)*usual.more
 	}
 	more := max(p.N-1, 0)
 	crowded := min(more, crowd)
