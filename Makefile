@@ -32,7 +32,8 @@ demo-mirror: setup build ## a dozen names moved to a second cluster and back, th
 pi-day: setup build ## the outage of Pi-Day 2023 in a real cluster, and Theseus preventing it
 	$(LAB) pi-day --dir $(BIN)/pi-day
 
-bench-loss: setup build ## the usual swap, Calico's migration controller and Theseus, and what each loses (RUNS=1 for one run each; PAIRS=1: the other changes)
+bench-loss: export THESEUS_FULL := $(or $(THESEUS_FULL),$(if $(PAIRS),1))
+bench-loss: setup build ## the usual swap, Calico's migration controller and Theseus, and what each loses (RUNS=1 for one run each; PAIRS=1: the other changes, which build Cilium first)
 	$(LAB) bench-loss --runs $(RUNS) --dir $(BIN)/bench-loss $(if $(PAIRS),--pairs)
 
 bench-flags: RUNS := 10

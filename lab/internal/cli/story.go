@@ -174,6 +174,7 @@ func (a *app) benchLoss() *cobra.Command {
 	var bench scenario.Bench
 	var only []string
 	var pairs bool
+	var source, cache string
 	cmd := &cobra.Command{
 		Use:   "bench-loss",
 		Short: "Change the networks of clusters, with Theseus and in other ways, and compare the losses",
@@ -205,6 +206,13 @@ func (a *app) benchLoss() *cobra.Command {
 				return err
 			}
 			bench.Rig = *rig
+			bench.Images = func(ctx context.Context, name string) ([]string, error) {
+				source, err := findSource(source)
+				if err != nil {
+					return nil, err
+				}
+				return scenario.ImagesOf(ctx, build.New(source, cache, a.out), name)
+			}
 			return bench.Run(cmd.Context())
 		},
 	}
@@ -213,6 +221,7 @@ func (a *app) benchLoss() *cobra.Command {
 	f.StringVar(&bench.Rig.Dir, "dir", "bench-loss", "folder for the results")
 	f.IntVar(&bench.Runs, "runs", 3, "number of runs of each")
 	f.BoolVar(&pairs, "pairs", false, "run Theseus' other changes, instead of those from flannel to Calico")
+	buildFlags(f, &source, &cache)
 	f.StringSliceVar(&only, "only", nil, "only these: "+swapNames())
 	f.DurationVar(&bench.Limit, "limit", 15*time.Minute,
 		"time limit of one change, and again for the cluster to become healthy after it")

@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -26,6 +27,9 @@ type Bench struct {
 	Swaps []Swap
 	Runs  int           // of each swap
 	Limit time.Duration // of each swap, and again for the cluster to be healthy after it
+
+	// Images makes the images of a network that the nodes of another do not have, and returns their files.
+	Images func(ctx context.Context, network string) ([]string, error)
 }
 
 // Outcome is the result of one run of a swap.
@@ -68,7 +72,14 @@ func (b Bench) Run(ctx context.Context) error {
 		for _, swap := range b.Swaps {
 			b.Rig.Say("run %d of %d: (%s) %s", n+1, b.Runs, swap.Key, swap.Name)
 			rig := b.Rig
-			rig.Outside, rig.Network, rig.Nodes = true, swap.Network, cmp.Or(swap.Nodes, rig.Nodes)
+			rig.Outside, rig.Network, rig.To, rig.Nodes = true, swap.Network, swap.To, cmp.Or(swap.Nodes, rig.Nodes)
+			if swap.To == network.Cilium {
+				images, err := b.Images(ctx, swap.To)
+				if err != nil {
+					return err
+				}
+				rig.Images = images
+			}
 			rig.Dir = filepath.Join(b.Rig.Dir, fmt.Sprintf("%s-%d", swap.Key, n+1))
 			outcome, err := b.once(ctx, &rig, swap)
 			if err != nil {
@@ -144,6 +155,9 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 func (r *Rig) prepare(ctx context.Context, before func(*Rig, context.Context) error) error {
 	for try := 1; ; try++ {
 		if err := r.Up(ctx, cmp.Or(r.Network, "flannel")); err != nil {
+			return err
+		}
+		if err := r.Load(ctx, r.Images); err != nil {
 			return err
 		}
 		if before != nil {

@@ -113,3 +113,21 @@ func TestKeys(t *testing.T) {
 		seen[s.Key] = true
 	}
 }
+
+// TestStartedSince: a container that the API shows as it was before a restart has not started since.
+func TestStartedSince(t *testing.T) {
+	off := time.Date(2026, 11, 28, 12, 0, 0, 500e6, time.UTC)
+	for lines, want := range map[string]bool{
+		"true 2026-11-28T12:00:00Z\n":                            true, // the API has no fractions
+		"true 2026-11-28T12:00:09Z\ntrue 2026-11-28T12:00:10Z\n": true,
+		"true 2026-11-28T11:59:59Z\n":                            false,
+		"true 2026-11-28T12:00:09Z\ntrue 2026-11-28T11:00:00Z\n": false,
+		"false 2026-11-28T12:00:09Z\n":                           false,
+		"false \n":                                               false,
+		"":                                                       false,
+	} {
+		if got := startedSince(lines, off); got != want {
+			t.Errorf("%q: %t", lines, got)
+		}
+	}
+}

@@ -16,6 +16,7 @@ type Swap struct {
 	Name string
 	// network that the cluster starts on; empty means flannel, with kube-router for policy
 	Network string
+	To      string                            // network that it ends on; empty means calico
 	Nodes   int                               // of the cluster; 0 means the comparison's number
 	Before  func(*Rig, context.Context) error // runs before the cluster is used
 	Do      func(*Rig, context.Context) error

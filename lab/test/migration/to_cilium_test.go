@@ -67,11 +67,8 @@ func TestCalicoToCilium(t *testing.T) {
 	if code != 3 || !strings.Contains(out, "cni/autodetection") {
 		t.Fatalf("a Calico that may choose cilium_host: exit code %d\n%s", code, out)
 	}
-	for _, args := range [][]string{
-		{"set", "env", "daemonset/calico-node", "IP_AUTODETECTION_METHOD=kubernetes-internal-ip"},
-		{"rollout", "status", "daemonset/calico-node", "--timeout=180s"},
-	} {
-		kubectl(t, rig, "", append([]string{"-n", "kube-system"}, args...)...)
+	if err := rig.ByInternalIP(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	ready(t, rig)
 	plan := newPlan(t, rig, flags)
