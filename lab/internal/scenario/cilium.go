@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/image"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
 // SocketLB are the values with which Cilium's chart is rendered for a change: Cilium translates Services when pods
@@ -84,6 +85,10 @@ func (r *Rig) ciliumGuide(ctx context.Context) error {
 	if err := r.show(ctx, "delete", "networkpolicies", "--all", "--all-namespaces"); err != nil {
 		return err
 	}
+	// The client that policy denies is not ready while it is answered, and its budget would stop the drain.
+	if err := r.show(ctx, "-n", workload.Namespace, "delete", "poddisruptionbudget/intruder"); err != nil {
+		return err
+	}
 	// the range of the pods is the manifest's own
 	values := []string{"tunnelPort=8473", "cni.uninstall=false", "bpf.hostLegacyRouting=true"}
 	if err := r.installCilium(ctx, append(values, "cni.customConf=true", "policyEnforcementMode=never",
@@ -117,7 +122,7 @@ func (r *Rig) ciliumGuide(ctx context.Context) error {
 	if err := r.show(ctx, "-n", "kube-system", "delete", "ciliumnodeconfig/cilium-default"); err != nil {
 		return err
 	}
-	if err := r.Deploy(ctx); err != nil { // which restores the policies
+	if err := r.Deploy(ctx); err != nil { // which restores the policies and the budget
 		return err
 	}
 	if err := r.manifest(ctx, "flannel", "delete", "--wait"); err != nil {
