@@ -27,9 +27,13 @@ const (
 	// byUDP begins the address of an Ask that sends datagrams; askSize is how many bytes they have.
 	byUDP   = "udp/"
 	askSize = 32
+	// fillHeader has fillSize bytes in each request by TCP, and the answer has as many: they fill packets of the size
+	// that the MTU of both ends allows, and are lost where the path's is smaller and no router says so.
+	fillHeader = "Theseus-Fill"
+	fillSize   = 12_000
 )
 
-// Ask is a connection that a stand-in opens all the time, or a datagram that it sends and waits for.
+// Ask is a connection that a stand-in opens all the time, for one request, or a datagram that it sends and waits for.
 type Ask struct {
 	Number  int
 	Address netip.AddrPort
@@ -60,8 +64,7 @@ func Asks(list string) (all []Ask, err error) {
 	return all, nil
 }
 
-// Asking opens connections until the context ends, each once a second, closes them at once, and writes a line about
-// each (Answer).
+// Asking opens connections until the context ends, each once a second, and writes a line about each (Answer).
 func Asking(ctx context.Context, asks []Ask, to io.Writer) {
 	var writing sync.Mutex
 	var all sync.WaitGroup
@@ -125,15 +128,27 @@ func echoes(ctx context.Context, to netip.AddrPort) bool {
 	return false
 }
 
+// connects opens a connection, sends a request with full packets, and reads until the other end closes it.
 func connects(ctx context.Context, to netip.AddrPort) bool {
-	dialer := net.Dialer{Timeout: askFor}
+	end := time.Now().Add(askFor)
+	dialer := net.Dialer{Deadline: end}
 	connection, err := dialer.DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return false
 	}
-	connection.Close() //nolint:errcheck // nothing was sent
-	return true
+	defer connection.Close() //nolint:errcheck // the answer is known
+	// which ends the exchange
+	defer context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Now()) })()
+	_ = connection.SetDeadline(end)
+	if _, err := fmt.Fprintf(connection, "GET / HTTP/1.0\r\n%s: %s\r\n\r\n", fillHeader, fill()); err != nil {
+		return !errors.Is(err, os.ErrDeadlineExceeded) // closed: it is there
+	}
+	_, err = io.Copy(io.Discard, connection)
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
+
+// fill is what fills packets.
+func fill() string { return strings.Repeat("-", fillSize) }
 
 // Answer reads a line of a stand-in's output about a connection; others are not about any.
 func Answer(line string) (number int, through, ok bool) {

@@ -104,6 +104,9 @@ func (o *Open) Serve(ctx context.Context) error {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.TLS == nil || !allow(w, r) {
 				fmt.Fprintln(w, "a stand-in of theseus rehearse")
+				if r.Header.Get(fillHeader) != "" {
+					fmt.Fprintln(w, fill()) // the client went away
+				}
 			}
 		})}
 	failed := make(chan error, len(o.tcp)+len(o.tls)+len(o.udp))

@@ -144,22 +144,34 @@ func TestAdmission(t *testing.T) {
 
 // TestAsking: a stand-in says of each connection whether it got through, until it is told to stop.
 func TestAsking(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	// it opens connections, and data does not get through
+	stuck, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck // the test ends
+	defer stuck.Close() //nolint:errcheck // the test ends
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed.Close() //nolint:errcheck // nothing listens there
-	open, err := Listen(Sockets{UDP: []int{0}})
+	authority, err := scratch.Certify([]string{"hook.shop.svc"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.Close()
-	go echo(open.udp[0]) //nolint:errcheck // ends when the socket is closed
+	certificate, err := tls.X509KeyPair(authority.Serving, authority.Serving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := Listen(Sockets{TCP: []int{0}, UDP: []int{0}, TLS: []int{0}, Certificate: &certificate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, end := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- open.Serve(serving) }()
+	defer func() { end(); <-served }()
+	port := func(address net.Addr) string { return address.String()[strings.LastIndex(address.String(), ":"):] }
 	mute, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -170,8 +182,10 @@ func TestAsking(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone.Close() //nolint:errcheck // nothing answers there
-	asks, err := Asks(fmt.Sprintf("3=%s,4=%s,5=udp/127.0.0.1:%d,6=udp/%s,7=udp/%s", listener.Addr(), closed.Addr(),
-		open.udp[0].LocalAddr().(*net.UDPAddr).Port, mute.LocalAddr(), gone.LocalAddr()))
+	asks, err := Asks(fmt.Sprintf(
+		"3=127.0.0.1%s,4=%s,5=udp/127.0.0.1%s,6=udp/%s,7=udp/%s,8=%s,9=127.0.0.1%s",
+		port(open.tcp[0].Addr()), closed.Addr(), port(open.udp[0].LocalAddr()), mute.LocalAddr(), gone.LocalAddr(),
+		stuck.Addr(), port(open.tls[0].Addr())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,12 +200,12 @@ func TestAsking(t *testing.T) {
 	}()
 	lines := bufio.NewScanner(from)
 	seen := map[int]bool{}
-	for len(seen) < 5 {
+	for len(seen) < 7 {
 		if !lines.Scan() {
 			t.Fatal("no line")
 		}
 		n, through, ok := Answer(lines.Text())
-		if !ok || through != (n == 3 || n == 5) {
+		if !ok || through != (n == 3 || n == 5 || n == 9) {
 			t.Errorf("%q", lines.Text())
 		}
 		seen[n] = true
