@@ -129,16 +129,22 @@ func (c *Flags) RegisterWhatIf(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&c.Spec.KubernetesTo, "kubernetes-to", "",
 		"what if Kubernetes is upgraded to this version, such as v1.24.0")
-	flags.StringSliceVar(&c.Spec.RemoveLabels, "remove-label", nil, "KEY: what if nodes lose this label (repeatable)")
-	flags.StringToStringVar(&c.Spec.AddLabels, "add-label", nil, "KEY=VALUE: what if nodes get this label (repeatable)")
-	flags.StringVar(&c.Spec.LabelNodes, "label-nodes", "",
-		"SELECTOR: the nodes of --remove-label and --add-label; by default all")
+	c.RegisterLabels(command)
 	flags.StringToStringVar(&c.Spec.ClusterIDs, "cluster-id", nil,
 		"NODE=ID: what if a node gets this BGP cluster ID, or, with none, loses its own (repeatable)")
 	flags.StringSliceVar(&c.Spec.Peered, "peered", nil, "NAME=RANGE: an address range of a network that is connected "+
 		"to this one, such as mirror=10.50.0.0/16 (repeatable)")
 	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "",
 		"SELECTOR: what if these nodes are replaced, and come back with only the labels of the kubelet and the cloud")
+}
+
+// RegisterLabels adds the flags for changes to the labels of nodes.
+func (c *Flags) RegisterLabels(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringSliceVar(&c.Spec.RemoveLabels, "remove-label", nil, "KEY: what if nodes lose this label (repeatable)")
+	flags.StringToStringVar(&c.Spec.AddLabels, "add-label", nil, "KEY=VALUE: what if nodes get this label (repeatable)")
+	flags.StringVar(&c.Spec.LabelNodes, "label-nodes", "",
+		"SELECTOR: the nodes of --remove-label and --add-label; by default all")
 }
 
 // Resolve merges the document and the given flags.

@@ -30,6 +30,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/mirror/rehearsal"
 	"github.com/theseus-cni/theseus/internal/mirror/scratch"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -88,11 +89,15 @@ func NewCommand(a *app.App) *cobra.Command {
 			"--faults breaks things on purpose, each in a run of its own that is rolled back halfway: agent\n" +
 			"kills the agent of a node; image sets, for one minute, an agent image that cannot be pulled.\n" +
 			"--fault-command names a command that makes another fault and takes it back. Theseus prints before\n" +
-			"the first run how each run must end.",
+			"the first run how each run must end.\n\n" +
+			"--remove-label and --add-label rehearse a change of the nodes' labels, such as one that an upgrade of\n" +
+			"Kubernetes makes: Theseus makes it on the copy, evicts a pod of each workload, takes the change back,\n" +
+			"and if all is well makes it again.",
 		Example: "  theseus snapshot --context production -o snapshot.json\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch\n" +
 			"  theseus rehearse --from snapshot.json --to calico --manifest calico.yaml --context scratch --faults " +
-			"agent,image@12",
+			"agent,image@12\n" +
+			"  theseus rehearse --from snapshot.json --remove-label node-role.kubernetes.io/master --context scratch",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			spec, err := o.read(command, a)
@@ -122,6 +127,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	flags.StringVar(&o.change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a "+
 		"Calico selector such as has(reflector); none makes a full mesh")
 	o.change.Register(command)
+	o.change.RegisterLabels(command)
 	command.AddCommand(newNeeds(a), newRemove(a))
 	return command
 }
@@ -156,6 +162,9 @@ func (o *options) read(command *cobra.Command, a *app.App) (spec v1alpha1.Change
 	var fault *rehearsal.FaultError
 	if o.faults, err = rehearsal.Faults(o.named, o.commands); errors.As(err, &fault) {
 		return spec, exit.Fail(exit.Usage, fault.Hint, "%w", err)
+	}
+	if err := o.labelsAlone(spec); err != nil {
+		return spec, err
 	}
 	switch {
 	case len(o.from) == 0:
@@ -235,7 +244,10 @@ func scratchNamed(a *app.App) error {
 // original is the cluster of the snapshot, with the change planned on it.
 type original struct {
 	rehearsal.Side
-	plan *plan.Plan
+	// plan is nil for a change of labels, which effects are then.
+	plan    *plan.Plan
+	effects []whatif.Effect
+	image   string // of the agent
 	// after is the network after the change; nil if that stays.
 	after *cni.Installation
 }
@@ -251,13 +263,14 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 	if err != nil {
 		return err
 	}
+	relabels := made.Relabels(from.effects)
 	for _, f := range o.faults { // half of the copy's plan, which is not made yet, has fewer steps than this one
 		if n := len(from.plan.Steps); f.At > n {
 			return exit.Fail(exit.Usage, fmt.Sprintf("name a step from 1 to %d, or random", n),
 				"--faults %s@%d: the plan of the original has %d steps", f.Name, f.At, n)
 		}
 	}
-	if err := s.May(ctx, made); err != nil {
+	if err := s.May(ctx, made, relabels...); err != nil {
 		return err
 	}
 	if o.dry && a.Output != "" && a.Output != "text" {
@@ -272,6 +285,9 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 	if err := a.Printed(made.Text); err != nil {
 		return err
 	}
+	if err := printed(a, relabels); err != nil {
+		return err
+	}
 	for _, f := range o.faults {
 		fmt.Fprintf(a.Err, "fault %s: expected result: the run %s\n", f.Name, f.Expected())
 	}
@@ -279,8 +295,7 @@ func (o *options) rehearse(ctx context.Context, a *app.App, spec v1alpha1.Change
 		return nil
 	}
 	if !o.yes {
-		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and the network of that cluster is changed: %s -> %s.\n",
-			where(a, client), from.plan.From(), from.plan.To())
+		fmt.Fprintf(a.Err, "\nThe copy is made on %s, and %s.\n", where(a, client), from.does())
 		if err := a.Typed(ctx, *a.Context); err != nil {
 			return err
 		}
@@ -375,12 +390,20 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 	}
 	quiet := *a
 	quiet.Err = blocking{a.Err}
+	if whatif.Asked(spec) {
+		from, err = o.lookLabels(ctx, &quiet, spec, rehearsal.Side{Snapshot: before, Network: ours[0]})
+		if err != nil {
+			return from, nil, fmt.Errorf("on the original: %w", err)
+		}
+		made, err = o.make(from, now, theirs)
+		return from, made, err
+	}
 	p, checked, err := planning.Propose(ctx, &quiet, o.from, spec, planning.Flags{})
 	if err != nil {
 		return from, nil, fmt.Errorf("on the original: %w", err)
 	}
-	from = original{rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, p,
-		checked.Pass.Target}
+	from = original{Side: rehearsal.Side{Snapshot: before, Network: ours[0], Findings: checked.Result}, plan: p,
+		image: p.Change.AgentImage, after: checked.Pass.Target}
 	made, err = o.make(from, now, theirs)
 	return from, made, err
 }
@@ -388,7 +411,7 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 // make decides on the copy.
 func (o *options) make(from original, now *cluster.Snapshot, theirs []*cni.Installation) (*rehearsal.Copy, error) {
 	return rehearsal.Make(from.Snapshot, now, []*cni.Installation{from.Network}, theirs,
-		rehearsal.Options{Image: from.plan.Change.AgentImage, Ignore: o.ignore, Certify: scratch.Certify,
+		rehearsal.Options{Image: from.image, Ignore: o.ignore, Certify: scratch.Certify,
 			After: from.after, Manifest: o.manifest})
 }
 
@@ -397,7 +420,7 @@ func (o *options) make(from original, now *cluster.Snapshot, theirs []*cni.Insta
 func (o *options) measured(ctx context.Context, a *app.App, from original, now *cluster.Snapshot,
 	theirs []*cni.Installation, before *rehearsal.Copy) (made *rehearsal.Copy, err error) {
 	fmt.Fprintln(a.Err, "reading the MTU of the scratch cluster's links, since the original sets that of pods")
-	if now.Facts, err = survey.LookAtNodes(ctx, a, now, from.plan.Change.AgentImage); err != nil {
+	if now.Facts, err = survey.LookAtNodes(ctx, a, now, from.image); err != nil {
 		return nil, err
 	}
 	if made, err = o.make(from, now, theirs); err != nil {
@@ -433,8 +456,12 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if err := s.Make(ctx, made); err != nil {
 		return nil, fmt.Errorf("the copy: %w", err)
 	}
-	r = &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID,
-		From: from.plan.From(), To: from.plan.To(), Strategy: from.plan.Strategy, Copy: made}
+	r = &result{APIVersion: v1alpha1.APIVersion, Kind: "Rehearsal", Original: from.Snapshot.UID, Copy: made}
+	if from.plan != nil {
+		r.From, r.To, r.Strategy = from.plan.From(), from.plan.To(), from.plan.Strategy
+	} else {
+		r.Labels = labelsOf(from.effects)
+	}
 	failed := func(err error) (*result, error) { // a person's interrupt is no result
 		if ctx.Err() != nil {
 			return nil, err
@@ -456,7 +483,7 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 	if err != nil {
 		return failed(fmt.Errorf("the webhooks of the copy: %w", err))
 	}
-	p, checked, err := planning.Propose(ctx, a, nil, spec, planning.Flags{})
+	p, checked, err := o.onceMade(ctx, a, spec, from)
 	if err != nil {
 		return failed(fmt.Errorf("on the copy: %w", err))
 	}
@@ -465,22 +492,27 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 		return failed(exit.Fail(exit.Failed, "theseus check shows the networks that it finds",
 			"the network of the scratch cluster is gone"))
 	}
-	r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
 	unlike := made.Reread(checked.Pass.Snapshot, checked.Pass.Source, checked.Pass.Target)
 	r.Coverage = made.Covered(from.Side, copied, checks(checked), unplaced)
-	r.Uncovered = uncovered(made, unplaced, r.Coverage, from.plan, p)
+	r.Uncovered = uncovered(made, unplaced, r.Coverage)
+	if p != nil {
+		r.From, r.To, r.Strategy = p.From(), p.To(), p.Strategy
+		r.Uncovered = append(r.Uncovered, unlikePlans(from.plan, p)...)
+	}
 	if len(late) > 0 {
 		r.Uncovered = append(r.Uncovered, "webhooks: they are left out, since no node fits these: "+
 			strings.Join(late, ", "))
 	}
-	p = hurry(p, o.patience)
-	n := turn(p)
-	if o.once {
-		n = 0
-	}
-	faults, err := o.placed(a, p, n, made)
-	if err != nil {
-		return failed(err)
+	var n int
+	var faults []placed
+	if p != nil {
+		p = hurry(p, o.patience)
+		if n = turn(p); o.once {
+			n = 0
+		}
+		if faults, err = o.placed(a, p, n, made); err != nil {
+			return failed(err)
+		}
 	}
 	w, stop := watching(ctx, s.Client, made, unlike)
 	defer func() {
@@ -489,13 +521,21 @@ func (o *options) onCopy(ctx context.Context, a *app.App, s *scratch.Scratch, sp
 			r.Traffic = w.ended()
 			r.Shown = w.shown(from.Findings.Findings)
 			r.talked(spec.MaxLost)
+			r.trapped()
 		}
 	}()
 	if len(made.Traffic) > 0 {
 		fmt.Fprintf(a.Err, "listening to %s between stand-ins\n", cluster.Count(len(made.Traffic), "connection"))
 	}
+	w.maxLost = spec.MaxLost
 	w.hear(ctx)
 	w.begin()
+	if p == nil {
+		if err := o.relabelled(ctx, a, s, made, made.Relabels(from.effects), unplaced, r, w); err != nil {
+			return failed(err)
+		}
+		return r, nil
+	}
 	if n == 0 {
 		r.Uncovered = append(r.Uncovered, "the rollback: no run was rolled back")
 	} else {

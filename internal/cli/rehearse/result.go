@@ -38,6 +38,8 @@ type result struct {
 	From      string `json:"from"`
 	To        string `json:"to"`
 	Strategy  string `json:"strategy"`
+	// Labels is the change, if it is one of the nodes' labels: no network is changed then, and there is no migration.
+	Labels string `json:"labels,omitempty"`
 	// Passed says that the change ran to its end, and that no path lost more than the change allows.
 	Passed bool `json:"passed"`
 	// Covered is false if the copy lacks something that the change of the original meets; Uncovered says what.
@@ -100,8 +102,7 @@ func passed(model *report.Model) (bool, string) {
 }
 
 // uncovered says what the change of the original meets, and that of the copy does not.
-func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Coverage, original,
-	copied *plan.Plan) (all []string) {
+func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Coverage) (all []string) {
 	if len(made.Workloads) == 0 {
 		all = append(all, "the original has no workloads of users")
 	}
@@ -125,6 +126,11 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 				strings.Join(area.Unevaluated, ", "))
 		}
 	}
+	return all
+}
+
+// unlikePlans are kinds of steps of the plan for the original that the plan for the copy does not have.
+func unlikePlans(original, copied *plan.Plan) (all []string) {
 	has := kinds(copied)
 	for _, kind := range slices.Sorted(maps.Keys(kinds(original))) {
 		if !has[kind] {
@@ -270,6 +276,9 @@ func (r *result) show(a *app.App, end error) error {
 	switch {
 	case end != nil:
 		return end
+	case !r.Passed && r.Labels != "":
+		return exit.Fail(exit.Failed, "read what the run showed, and the findings of theseus check with the same flags",
+			"the change did not pass on the copy: %s", printable.Line(r.Why))
 	case !r.Passed:
 		return exit.Fail(exit.Failed, "theseus report -o report.html, with the scratch cluster's --context, shows "+
 			"every path", "the change did not pass on the copy: %s", printable.Line(r.Why))
@@ -308,6 +317,9 @@ func (r *result) head() report.Head {
 		h.Word, h.Level = "rehearsal passed in part", report.Fair
 	}
 	h.Title = fmt.Sprintf("%s -> %s by %s on a copy: %s", r.From, r.To, r.Strategy, r.Why)
+	if r.Labels != "" {
+		h.Title = fmt.Sprintf("%s on a copy: %s", r.Labels, r.Why)
+	}
 	if r.Back != nil {
 		h.Lines = append(h.Lines, r.Back.String())
 	}
@@ -324,7 +336,7 @@ func (r *result) head() report.Head {
 	for _, what := range r.Uncovered {
 		h.Lines = append(h.Lines, "not covered: "+what)
 	}
-	if r.Passed {
+	if r.Passed && r.Labels == "" {
 		h.Lines = append(h.Lines, fmt.Sprintf("time for the original: %s at the pace of the copy (the plan says %s)",
 			view.About(time.Duration(r.Learnt)), view.About(time.Duration(r.Planned))))
 	}

@@ -146,15 +146,16 @@ func TestUncovered(t *testing.T) {
 	}
 	made := &rehearsal.Copy{Workloads: make([]rehearsal.Workload, 1)}
 	alike := []rehearsal.Coverage{{Area: "settings", Alike: 2, All: 2}, {Area: "checks", Alike: 1, All: 2}}
-	if got := uncovered(made, nil, alike, of(step.Apply{}), of(step.Apply{}, step.Evict{})); got != nil {
+	if got := append(uncovered(made, nil, alike), unlikePlans(of(step.Apply{}),
+		of(step.Apply{}, step.Evict{}))...); got != nil {
 		t.Errorf("all is covered: %q", got)
 	}
 	bare := &rehearsal.Copy{Unbounded: []string{"ResourceQuotas (forbidden)"},
 		Quotas: []rehearsal.Quota{{Unlike: []string{"ResourceQuota shop/q: pods: no bound"}}}}
-	got := strings.Join(uncovered(bare, []string{"Deployment shop/web: 0/2 nodes"},
+	got := strings.Join(append(uncovered(bare, []string{"Deployment shop/web: 0/2 nodes"},
 		[]rehearsal.Coverage{{Area: "settings", All: 1, Not: []string{"MTU"}},
-			{Area: "policy verdicts", Unevaluated: []string{"AdminNetworkPolicy/a", "EgressFirewall/shop/b"}}},
-		of(step.Apply{}, step.Evict{}), of(step.Apply{})), "\n")
+			{Area: "policy verdicts", Unevaluated: []string{"AdminNetworkPolicy/a", "EgressFirewall/shop/b"}}}),
+		unlikePlans(of(step.Apply{}, step.Evict{}), of(step.Apply{}))...), "\n")
 	for _, want := range []string{"no workloads", "1 workload found no node: Deployment shop/web",
 		"settings differ: MTU",
 		"policies that are not evaluated are not in the copy: AdminNetworkPolicy/a, EgressFirewall/shop/b",

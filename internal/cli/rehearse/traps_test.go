@@ -207,14 +207,35 @@ func plantProbe(w *world) {
 	})
 }
 
+// plantPiDay is what broke Reddit on Pi-Day: BGPPeers of the golden cluster select reflectors by a label. Programs on
+// two nodes ask each other, and one asks for a node with the label.
+func plantPiDay(w *world) {
+	apart := func(name, other string) {
+		w.deployment("shop", name, 1, func(_ *appsv1.Deployment, spec *corev1.PodSpec) {
+			spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					TopologyKey: corev1.LabelHostname, LabelSelector: new(selects(other))}}}}
+		})
+	}
+	apart("web", "db")
+	apart("db", "web")
+	w.deployment("trap", "pinned", 1, func(_ *appsv1.Deployment, spec *corev1.PodSpec) {
+		spec.NodeSelector = map[string]string{"node-role.kubernetes.io/master": ""}
+	})
+}
+
 // labSeed is the seed of the clusters that the lab rehearses.
 const labSeed = 7
 
 // TestLabSnapshots: the snapshots that lab/test/rehearse uses are those that this test makes.
 func TestLabSnapshots(t *testing.T) {
 	for name, plants := range map[string][]func(*world){"quiet": nil,
-		"traps": {plantBudget, plantDrain, plantFinalizer, plantProbe}} {
-		w := newWorld(t, "flannel", labSeed)
+		"traps": {plantBudget, plantDrain, plantFinalizer, plantProbe}, "piday": {plantPiDay}} {
+		golden := "flannel"
+		if name == "piday" {
+			golden = "calico-bgp"
+		}
+		w := newWorld(t, golden, labSeed)
 		if name == "quiet" {
 			w.odd()
 		}

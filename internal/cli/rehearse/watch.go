@@ -24,10 +24,11 @@ const lookEvery = 2 * time.Second
 
 // watcher looks at the pods of the copy while changes run.
 type watcher struct {
-	lock  sync.Mutex
-	watch rehearsal.Watch
-	talk  rehearsal.Talk
-	ears  *ears
+	lock    sync.Mutex
+	watch   rehearsal.Watch
+	talk    rehearsal.Talk
+	ears    *ears
+	maxLost int64 // of the change
 	// off says that a run with a fault is under way: its troubles are of the fault.
 	off bool
 }
@@ -161,6 +162,13 @@ func (w *watcher) ended() []rehearsal.Asked {
 	w.talk.End()
 	w.watch.Heard(w.talk.Asked())
 	return w.talk.Asked()
+}
+
+// wrong says what is wrong with the connections so far; empty if nothing is.
+func (w *watcher) wrong() string {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return rehearsal.TalkWrong(w.talk.Asked(), w.maxLost)
 }
 
 // denied takes in that a budget denies an eviction.

@@ -30,6 +30,7 @@ func FuzzMake(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte(`{"labels":{"a":null},"taints":[{"key":"a"}]}`))
+	f.Add([]byte(`{"relabelled":{"a":{"now":null,"was":"b"},"c":null}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{BeforeAnnotation: string(
 			data)}, ManagedFields: []metav1.ManagedFieldsEntry{
@@ -37,6 +38,9 @@ func FuzzMake(f *testing.F) {
 				BeforeAnnotation + `":{}}}}`)}},
 		}}}
 		Restore(&node) //nolint:errcheck // it may be an error
+		one := Relabel{"a", map[string]*string{"a": nil, "b": new("c")}}
+		one.Patch(&node) //nolint:errcheck // the same
+		one.Back(&node)  //nolint:errcheck // the same
 		var original cluster.Snapshot
 		if json.Unmarshal(data, &original) != nil {
 			return

@@ -41,6 +41,13 @@ type Given struct {
 	Labels map[string]GivenLabel `json:"labels,omitempty"`
 	// Taints are those that the node did not have.
 	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Relabelled are what the rehearsed change did to labels, until that is taken back.
+	Relabelled map[string]Relabelled `json:"relabelled,omitempty"`
+}
+
+func (g *Given) text() (string, error) {
+	text, err := json.Marshal(g)
+	return string(text), err
 }
 
 // GivenLabel is a label that a rehearsal set.
@@ -79,11 +86,11 @@ func (c NodeChange) Patch(live *corev1.Node) ([]byte, error) {
 	if len(labels) == 0 && len(taints) == len(live.Spec.Taints) {
 		return nil, nil
 	}
-	text, err := json.Marshal(given)
+	text, err := given.text()
 	if err != nil {
 		return nil, err
 	}
-	return nodePatch(live, labels, string(text), taints)
+	return nodePatch(live, labels, text, taints)
 }
 
 // Restore is the merge patch that takes back what a rehearsal gave a node: labels that still have its value and that no
@@ -97,14 +104,16 @@ func Restore(live *corev1.Node) ([]byte, error) {
 	if err := given.read(live); err != nil {
 		return nil, err
 	}
-	labels := map[string]any{}
+	labels := given.back(live)
 	for key, label := range given.Labels {
-		if live.Labels[key] != label.Now || !wrote(live, "labels", key) {
+		now, changed := labels[key]
+		if !changed {
+			now = valueOf(labelOf(live, key))
+		}
+		if now != label.Now || !changed && !wrote(live, "labels", key) {
 			continue
 		}
-		if labels[key] = nil; label.Before != nil {
-			labels[key] = *label.Before
-		}
+		labels[key] = valueOf(label.Before)
 	}
 	taints := slices.DeleteFunc(slices.Clone(live.Spec.Taints), func(t corev1.Taint) bool {
 		return slices.ContainsFunc(given.Taints, func(g corev1.Taint) bool {
@@ -405,6 +414,11 @@ func (m *maker) change(node *corev1.Node, class *Class) {
 			change.Labels[key] = value
 		}
 	}
+	for key, value := range m.roles(class) {
+		if _, has := node.Labels[key]; !has {
+			change.Labels[key] = value
+		}
+	}
 	for _, taint := range class.Taints {
 		if taint.Effect == corev1.TaintEffectNoExecute {
 			taint.Effect = corev1.TaintEffectNoSchedule
@@ -417,6 +431,25 @@ func (m *maker) change(node *corev1.Node, class *Class) {
 	if len(change.Labels) > 0 || len(change.Taints) > 0 {
 		m.Nodes = append(m.Nodes, change)
 	}
+}
+
+// roles are the labels of a control plane that all nodes of the class have: they tell no classes apart, but networks
+// and pods select nodes by them.
+func (m *maker) roles(class *Class) map[string]string {
+	if !class.ControlPlane {
+		return nil
+	}
+	roles, n := map[string]string{}, map[string]int{}
+	for i := range m.original.Nodes {
+		node := &m.original.Nodes[i]
+		for key, value := range node.Labels {
+			if strings.HasPrefix(key, "node-role.kubernetes.io/") && slices.Contains(class.Nodes, node.Name) {
+				roles[key], n[key] = value, n[key]+1
+			}
+		}
+	}
+	maps.DeleteFunc(roles, func(key, _ string) bool { return n[key] < len(class.Nodes) })
+	return roles
 }
 
 // tolerates are a pod's tolerations: one of a taint that evicts is also one of its copy, which does not.

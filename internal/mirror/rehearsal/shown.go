@@ -372,6 +372,9 @@ func checksOf(trap Trap) []string {
 		return []string{"webhook/deadlock"}
 	case TrapPolicy:
 		return []string{"policy/verdict-changes"}
+	case TrapTraffic:
+		return []string{"bgp/cluster-id", "bgp/partition", "bgp/peer-selector-empty", "bgp/single-reflector",
+			"mtu/path", "mtu/too-big"}
 	}
 	return nil
 }
@@ -382,7 +385,7 @@ func (s Shown) about(f *finding.Finding) bool {
 	_, name, _ := strings.Cut(s.Object, " ")
 	namespace, _, _ := strings.Cut(name, "/")
 	image := strings.TrimSuffix(strings.TrimPrefix(s.What, "the image "), " cannot be pulled")
-	if s.Trap == TrapPolicy { // a policy of the cluster has no namespace
+	if s.Trap == TrapPolicy || s.Trap == TrapTraffic { // a policy of the cluster, a node or a peering has no namespace
 		return f.Subject.Namespace == "" || slices.Contains(s.ends, f.Subject.Namespace)
 	}
 	switch f.Subject.Kind {

@@ -2,6 +2,7 @@ package scratch
 
 import (
 	"context"
+	gomaps "maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,6 +155,7 @@ func TestAPIServer(t *testing.T) {
 		!strings.Contains(err.Error(), "the copy is not ready after 1s") {
 		t.Errorf("no pod runs here: %v", err) // there is no scheduler and no controller
 	}
+	relabeled(t, s)
 	// Nothing ends a namespace here either, so the wait for it is cut short.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -175,6 +177,8 @@ func TestAPIServer(t *testing.T) {
 	for i := range before.Nodes {
 		node, err := nodes.Get(t.Context(), before.Nodes[i].Name, metav1.GetOptions{})
 		if err != nil || i > 0 && node.Annotations[rehearsal.BeforeAnnotation] != "" || node.Labels["gpu"] != "" ||
+			node.Labels["added"] != "" ||
+			node.Labels["kubernetes.io/hostname"] != before.Nodes[i].Labels["kubernetes.io/hostname"] ||
 			node.Labels["topology.kubernetes.io/zone"] != before.Nodes[i].Labels["topology.kubernetes.io/zone"] {
 			t.Errorf("%s: %v, %v", before.Nodes[i].Name, err, node.ObjectMeta)
 		}
@@ -196,6 +200,52 @@ func TestAPIServer(t *testing.T) {
 	if shop, err := s.Client.Typed.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{}); err == nil &&
 		shop.DeletionTimestamp == nil {
 		t.Error("the namespace is not being deleted")
+	}
+}
+
+// relabeled changes labels of a node that a rehearsal gave and that it had, takes that back, and changes them again:
+// the removal of the copy takes that back, too.
+func relabeled(t *testing.T, s *Scratch) {
+	t.Helper()
+	all := []rehearsal.Relabel{{Node: "s-2", Labels: map[string]*string{"gpu": nil, "kubernetes.io/hostname": nil,
+		"added": new("yes")}}}
+	nodes := s.Client.Typed.CoreV1().Nodes()
+	labels := func() map[string]string {
+		node, err := nodes.Get(t.Context(), "s-2", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node.Labels
+	}
+	before := labels()
+	for range 2 {
+		if err := s.Unlabel(t.Context(), all); err != nil { // nothing to take back
+			t.Fatal(err)
+		}
+		for range 2 { // the answer to the first was lost
+			if err := s.Relabel(t.Context(), all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := labels()
+		_, gpu := now["gpu"]
+		_, host := now["kubernetes.io/hostname"]
+		if gpu || host || now["added"] != "yes" || now["topology.kubernetes.io/zone"] != "b" {
+			t.Errorf("changed: %v", now)
+		}
+		if err := s.Unlabel(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		if now := labels(); !gomaps.Equal(now, before) {
+			t.Errorf("taken back: %v, before: %v", now, before)
+		}
+	}
+	if err := s.Relabel(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Relabel(t.Context(), []rehearsal.Relabel{{Node: "none", Labels: all[0].Labels}}); err == nil ||
+		!strings.Contains(err.Error(), "the labels of Node none") {
+		t.Errorf("a node that is not there: %v", err)
 	}
 }
 

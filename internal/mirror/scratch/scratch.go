@@ -51,8 +51,8 @@ func (s *Scratch) call(ctx context.Context, do func(context.Context) error) erro
 		})
 }
 
-// May refuses a user who lacks permissions to make the copy or to remove it, and names them.
-func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
+// May refuses a user who lacks permissions to make the copy, to relabel nodes or to remove it, and names them.
+func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy, relabels ...rehearsal.Relabel) error {
 	var all step.Step
 	for _, object := range slices.Concat(made.Network.All(), made.All()) {
 		all.Actions = append(all.Actions, step.Action{Do: step.Apply{Object: object}})
@@ -60,6 +60,10 @@ func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy) error {
 	for _, node := range made.Nodes {
 		all.Actions = append(all.Actions,
 			step.Action{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: node.Name}}})
+	}
+	for _, one := range relabels {
+		all.Actions = append(all.Actions,
+			step.Action{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: one.Node}}})
 	}
 	rights, err := kube.Rights(ctx, s.Client, nil, []step.Step{all})
 	if err != nil {
