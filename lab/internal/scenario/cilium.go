@@ -184,7 +184,8 @@ func (r *Rig) giveToCilium(ctx context.Context, node string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("Cilium is not ready after the restart: %w; its containers are %q (%v)", ctx.Err(), out, err)
+			return fmt.Errorf("Cilium is not ready after the restart: %w; its containers are %q (%v)", ctx.Err(), out,
+				err)
 		case <-time.After(time.Second):
 		}
 	}
