@@ -57,7 +57,7 @@ func TestNearOnlyWhereItHelps(t *testing.T) {
 	adopts := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "flannel-to-calico-adopt" })]
 	bgp := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "calico-to-flannel" })]
 	for name, p := range map[string]*plan.Plan{
-		"few nodes": mustMake(t, adopts.on(t, 99, 2)), "sessions": mustMake(t, bgp.on(t, 120, 2)),
+		"few nodes": mustMake(t, adopts.on(t, 49, 2)), "sessions": mustMake(t, bgp.on(t, 120, 2)),
 	} {
 		for _, s := range p.Steps {
 			if s.Gate != nil && s.Gate.Near {

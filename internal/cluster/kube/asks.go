@@ -39,13 +39,31 @@ func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
 		return asking{}
 	}
 	if gate.Near {
-		if concerned := loss.Concerned(paths, gate.About, gate.Step); concerned != nil {
+		concerned := loss.Concerned(paths, gate.About, gate.Step)
+		if concerned != nil && 2*g.addSilent(concerned, nodes, paths) <= nodes {
 			return asking{nodes: concerned, every: path.AskedEvery(nodes, len(concerned)),
 				all: path.AskedEvery(nodes, nodes)}
 		}
 	}
 	return asking{every: path.AskedEvery(nodes, nodes)}
 }
+
+// addSilent adds the nodes that have not been heard of for longer than their interval explains, or not at all, as after
+// a restart of the run: the gate would wait for their regular reports otherwise. It returns how many nodes there are
+// then.
+func (g *Gate) addSilent(asked map[string]bool, nodes int, paths []v1alpha1.Path) int {
+	now, silent := g.Actor.Clock.Now(), askReports*path.ReportEvery(nodes)
+	for _, node := range loss.Sources(paths) {
+		if g.Actor.heard.Silent(node, now) > silent {
+			asked[node] = true
+		}
+	}
+	return len(asked)
+}
+
+// askReports is after how many intervals without a report a gate asks a node that its step does not concern; after
+// graceReports, the node's silence is missing evidence.
+const askReports = 2
 
 // ask asks the nodes for a report after they have measured for a while, and returns the number of the question; 0 if it
 // is not time to ask. If an answer is missing when all should be there, it asks them to report often: a path may lack

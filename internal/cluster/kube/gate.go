@@ -75,9 +75,10 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
+	every := path.ReportEvery(len(plans))
 	watch := loss.NewWatch(limits,
 		loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked,
-			Every: path.ReportEvery(len(plans))})
+			Every: every, News: path.News(every)})
 	asking := g.asking(gate, len(plans), paths)
 	if asking.every > 0 {
 		watch.Concern(asking.nodes)
@@ -191,9 +192,10 @@ type Glance struct {
 	engine.Verdict
 	// Proven is true if probes were lost, or denied ones answered, beyond a limit, and no later report can explain it.
 	Proven bool
-	// Reports are how many reports each source has published, and Every is the time between two of them.
-	Reports map[string]int64
-	Every   time.Duration
+	// Reports are how many reports each source has published, and Every is the time between two of them. After News, a
+	// source has told what is more than a count.
+	Reports     map[string]int64
+	Every, News time.Duration
 }
 
 // Begin makes the next gate count what is lost from now on.
@@ -231,8 +233,9 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 	left, away := g.leaves()
 	every := path.ReportEvery(len(plans))
 	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations,
-		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away, Every: every})
-	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: every,
+		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away, Every: every,
+		News: path.News(every)})
+	glance := Glance{Verdict: convert(verdict), Reports: map[string]int64{}, Every: every, News: path.News(every),
 		Proven: !verdict.Pass && !verdict.Waiting && (verdict.Lost > maxLost || verdict.Leaked > 0)}
 	if g.Contrast != nil {
 		g.Contrast.Look(pathsOf(plans), now, away, g.Actor.Clock.Now())

@@ -317,7 +317,7 @@ func (j *Joins) settle(ctx context.Context, present []corev1.Node, got *Joined) 
 		case one.lacks.IsZero():
 			one.lacks = now
 		}
-		if now.Sub(one.lacks) < max(grace, graceReports*every.every) {
+		if now.Sub(one.lacks) < max(grace, graceReports*path.News(every.every)) {
 			got.Waiting = fmt.Sprintf("node %s has joined, and not all its paths have answered yet, such as %s", node,
 				silent[0].Example)
 			continue

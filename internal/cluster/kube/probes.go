@@ -70,7 +70,7 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	every := path.ReportEvery(len(plans))
+	every := path.News(path.ReportEvery(len(plans)))
 	stopped := a.Clock.Now().Add(stopWait + every)
 	var silent []path.Silence
 	var since time.Time // only paths that a cluster may lack have not answered

@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 )
 
@@ -91,7 +92,10 @@ func (a *Agent) measure(ctx context.Context) {
 		published, out.answers = read, pace.answers(counted)
 		if out.publish(ctx, status) {
 			pace.told = counted
-		} else if pace.owes(read) {
+			return
+		}
+		published = pace.again(read)
+		if pace.owes(read) {
 			answer.Reset(spread(pace.within))
 		}
 	}
@@ -135,7 +139,7 @@ func (a *Agent) measure(ctx context.Context) {
 				continue // what is measured is not known yet, nor whether it is what the plan says
 			}
 			due := time.Since(published) >= every-tick(every)/2
-			if !due && (out.fullEvery == 0 || time.Since(hurried) < pace.every) {
+			if !due && time.Since(hurried) < path.News(pace.every) {
 				continue
 			}
 			look(due)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 // pace is how often reports are published. The zero value is set by its first plan.
@@ -45,14 +46,18 @@ const (
 	longestAsked = 2 * time.Minute
 )
 
-// plan sets the interval of a new plan: reports come four times as often at first, because a gate waits. But one that
-// the agent was asked for lasts as long as it does.
+// plan sets the interval of a new plan: reports come four times as often as news at first, because a gate waits. But
+// one that the agent was asked for lasts as long as it does.
 func (p *pace) plan(every time.Duration, now time.Time) {
-	if !now.Before(p.until) || every/4 < p.fast {
-		p.fast, p.until = every/4, now.Add(beginning)
+	if first := path.News(every) / 4; !now.Before(p.until) || first < p.fast {
+		p.fast, p.until = first, now.Add(beginning)
 	}
 	p.every = every
 }
+
+// again is when a report that was read at a time and not written counts as published: the next one is due as soon as
+// news are, however long the interval.
+func (p *pace) again(read time.Time) time.Time { return read.Add(path.News(p.every) - p.every) }
 
 // paths begins with new paths: a node measures for a question since it has had both.
 func (p *pace) paths(now time.Time) {

@@ -22,9 +22,17 @@ func TestPace(t *testing.T) {
 		return &v1alpha1.Asked{Number: number, ReportMillis: millis, ForMillis: lasts}
 	}
 	must(0, publishInterval)
-	p.plan(10*time.Second, at(0))
+	p.plan(200*time.Second, at(0)) // of a large cluster
 	must(0, 2500*time.Millisecond)
+	must(5, 200*time.Second)
+	if again := p.again(at(5)).Add(p.every); !again.Equal(at(15)) {
+		t.Errorf("a report that was not written is due again at %s", again)
+	}
+	p.plan(10*time.Second, at(0))
 	must(5, 10*time.Second)
+	if again := p.again(at(5)).Add(p.every); !again.Equal(at(15)) {
+		t.Errorf("a report that was not written is due again at %s", again)
+	}
 	ask := func(plan string, asked *v1alpha1.Asked, now time.Time) bool {
 		faster, after := p.ask(plan, asked, now)
 		if after != 0 {

@@ -154,14 +154,36 @@ func (p *publisher) fullDue(now time.Time) bool {
 	return slot(now).After(slot(p.fullAt)) || now.Sub(p.fullAt) >= p.fullEvery
 }
 
-// news reports whether a status has more than a short report can say, although none in full is due.
+// news reports whether a status has what should not wait for the next regular report: more than a short report can say,
+// or the first results of a path, for which a run waits.
 func (p *publisher) news(status v1alpha1.ProbeReportStatus) bool {
-	if p.full.Seq == 0 || p.fullDue(time.Now()) {
+	if p.full.Seq == 0 {
 		return false
 	}
+	if begun(p.last.Paths, status.Paths) {
+		return true
+	}
 	status.At, status.Parts = time.Now().Round(0), goneSince(p.parts, slices.Clone(status.Parts))
-	_, ok := p.short(status)
+	status.Seq = p.seq + 1
+	_, ok := loss.Shorten(&p.full, &status)
 	return !ok
+}
+
+// begun reports whether a path was measured, or answered, for the first time. Both are sorted by the paths' IDs.
+func begun(before, now []v1alpha1.PathResult) bool {
+	for _, one := range now {
+		for len(before) > 0 && before[0].ID < one.ID {
+			before = before[1:]
+		}
+		var last v1alpha1.PathResult
+		if len(before) > 0 && before[0].ID == one.ID {
+			last = before[0]
+		}
+		if last.Sent == 0 && one.Sent > 0 || last.Answered == 0 && one.Answered > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // writeShort writes a short report. It is not written if the report in full is no longer the one to which it belongs:

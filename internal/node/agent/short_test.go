@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 )
 
@@ -138,11 +140,12 @@ func TestShortReports(t *testing.T) {
 			!read.Parts[0].At.Equal(begun.Add(time.Duration(test.sent)*time.Second)) {
 			t.Errorf("%s: short %v, number %d, in full %d: %+v", test.name, short, read.Seq, seq, read)
 		}
+		p.last = status(test.sent, test.lost)
 		if news := p.news(status(test.sent+1, test.lost)); news {
 			t.Errorf("%s: one more answer is news", test.name)
 		}
-		if news := p.news(status(test.sent+1, test.lost+1)); news != (p.fullEvery > 0) {
-			t.Errorf("%s: a loss is news: %v", test.name, news)
+		if !p.news(status(test.sent+1, test.lost+1)) {
+			t.Errorf("%s: a loss is no news", test.name)
 		}
 	}
 }
@@ -272,8 +275,48 @@ func TestFirstAnswers(t *testing.T) {
 	}
 }
 
-// TestNewsAtOnce: a loss is reported at once, although the plan wants a report only every ten seconds.
+// TestBegun: the first probes of a path, and its first answers, are news. More of them are none.
+func TestBegun(t *testing.T) {
+	paths := func(counts ...int64) (all []v1alpha1.PathResult) {
+		for i := 0; i < len(counts); i += 2 {
+			if counts[i] >= 0 {
+				all = append(all, v1alpha1.PathResult{ID: fmt.Sprint(i), Sent: counts[i], Answered: counts[i+1]})
+			}
+		}
+		return all
+	}
+	for i, test := range []struct {
+		before, now []v1alpha1.PathResult
+		begun       bool
+	}{
+		{nil, nil, false},
+		{nil, paths(0, 0), false},
+		{nil, paths(1, 0), true},
+		{paths(1, 0), paths(2, 0), false},
+		{paths(1, 0), paths(2, 1), true},
+		{paths(1, 1), paths(2, 1), false},
+		{paths(1, 1, 5, 5), paths(-1, 0, 6, 6), false},
+		{paths(-1, 0, 5, 5), paths(0, 0, 6, 6), false},
+		{paths(-1, 0, 5, 5), paths(1, 1, 6, 6), true},
+		{paths(5, 5), paths(6, 6, 1, 1), true},
+	} {
+		if got := begun(test.before, test.now); got != test.begun {
+			t.Errorf("%d: %t", i, got)
+		}
+	}
+}
+
+// TestNewsAtOnce: a loss is reported at once, although the plan wants a report only every few minutes, in full or not.
 func TestNewsAtOnce(t *testing.T) {
+	for _, fullMillis := range []int64{86_400_000, 0} {
+		t.Run(fmt.Sprint(fullMillis), func(t *testing.T) {
+			t.Parallel()
+			newsAtOnce(t, fullMillis)
+		})
+	}
+}
+
+func newsAtOnce(t *testing.T, fullMillis int64) {
 	a, client := newAgent(t)
 	if err := probe.MakeFolders(dir(a), networks()); err != nil {
 		t.Fatal(err)
@@ -281,7 +324,7 @@ func TestNewsAtOnce(t *testing.T) {
 	start(t, a)
 	one := from("node-1/old>node-2/old/udp", "node-1", "old")
 	plan := probePlan(t, 3, one)
-	for field, millis := range map[string]int64{"reportMillis": 10_000, "fullMillis": 86_400_000} {
+	for field, millis := range map[string]int64{"reportMillis": 200_000, "fullMillis": fullMillis} {
 		if err := unstructured.SetNestedField(plan.Object, millis, "spec", field); err != nil {
 			t.Fatal(err)
 		}
@@ -309,10 +352,13 @@ func TestNewsAtOnce(t *testing.T) {
 	}
 	eventually(t, "the first results are reported", has(5))
 	write(v1alpha1.PathResult{Sent: 6, Answered: 6})
-	eventually(t, "a short report", func() bool {
-		return has(5)() && report.Annotations[v1alpha1.AnnotationShort] != ""
-	})
-	time.Sleep(time.Until(begun.Add(beginning + 3*time.Second))) // from here on every ten seconds
+	if fullMillis > 0 {
+		eventually(t, "a short report", func() bool {
+			return has(5)() && report.Annotations[v1alpha1.AnnotationShort] != ""
+		})
+	}
+	// The first results were news. From here on, a regular report comes every 200 s.
+	time.Sleep(time.Until(begun.Add(path.News(200*time.Second) + time.Second)))
 	lost := time.Now()
 	write(v1alpha1.PathResult{Sent: 8, Answered: 7, Gaps: []v1alpha1.Gap{{From: begun, Millis: 5, Probes: 1}}})
 	eventually(t, "the loss is reported", has(8))

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -50,8 +51,9 @@ type Evidence struct {
 	Since, Asked []v1alpha1.ProbeReport
 	// Now are the latest reports.
 	Now []v1alpha1.ProbeReport
-	// Every is how often a node reports.
-	Every time.Duration
+	// Every is how often a node reports. It tells what may explain a loss within News, which is no longer; 0 means
+	// Every.
+	Every, News time.Duration
 	// Left are nodes that have left the cluster, since when. What their paths lose later does not count
 	// (Account.Leave), and nothing fresh is asked of them. Their last results must still be there.
 	Left map[string]time.Time
@@ -377,11 +379,14 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 // its prober may hang while the node's agent reports.
 func idle(limits Limits, path v1alpha1.Path, after v1alpha1.PathResult, reported time.Time) string {
 	lag := reported.Sub(after.Last)
-	if lag <= limits.Quiet+limits.Timeout+time.Duration(path.IntervalMillis)*time.Millisecond {
+	if lag <= min(limits.Quiet, longestIdle)+limits.Timeout+time.Duration(path.IntervalMillis)*time.Millisecond {
 		return ""
 	}
 	return path.ID + " was last measured at " + after.Last.UTC().Format("15:04:05")
 }
+
+// longestIdle bounds how long a prober may not have measured when its agent reports, however seldom it does.
+const longestIdle = 30 * time.Second
 
 // doubt sets unknown if the counts between two results cannot be trusted. Gaps that were dropped from a result are
 // shorter than those that were kept.
@@ -665,7 +670,8 @@ func (e Evidence) behind(limits Limits, deltas []delta) bool {
 	for _, node := range e.sources() {
 		at := now[node].At
 		if lag := latest.Sub(at); (all || ends[node]) && lag > limits.Timeout/2 && lag < e.Every+2*limits.Timeout {
-			told = earlier(told, at.Add(-limits.Timeout))
+			silent := latest.Add(-cmp.Or(e.News, e.Every) - 2*limits.Timeout) // it would have told what was before
+			told = earlier(told, later(at, silent).Add(-limits.Timeout))
 		}
 	}
 	if told.Equal(latest) {

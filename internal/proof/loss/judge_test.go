@@ -323,6 +323,7 @@ func TestJudgeBehind(t *testing.T) {
 		name    string
 		reports int // when the other node has last reported
 		every   time.Duration
+		latest  int // when the node with the losses has, if not at 15000
 		limits  Limits
 		gaps    []v1alpha1.Gap
 		waiting bool
@@ -343,9 +344,16 @@ func TestJudgeBehind(t *testing.T) {
 		{name: "its report is late", reports: 11000, gaps: []v1alpha1.Gap{gap(13000, 5)}},
 		{name: "it reports seldom", reports: 11000, every: 10 * time.Millisecond, gaps: []v1alpha1.Gap{gap(13000, 5)},
 			waiting: true},
+		{name: "it reports seldom, and would have told news by now", reports: 11000, every: 200 * time.Second,
+			latest: 20000, gaps: []v1alpha1.Gap{gap(12900, 5)}},
+		{name: "it reports seldom, and may tell news yet", reports: 11000, every: 200 * time.Second,
+			latest: 20000, gaps: []v1alpha1.Gap{gap(13100, 5)}, waiting: true},
 	} {
 		w := healthy()
 		w.evidence.Every, w.evidence.Now[1].Status.At = test.every, after(test.reports)
+		if test.latest > 0 {
+			w.evidence.News, w.evidence.Now[0].Status.At = time.Second, after(test.latest)
+		}
 		for _, gap := range test.gaps {
 			w.now(0, 0).Answered -= gap.Probes
 		}

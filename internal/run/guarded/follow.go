@@ -37,7 +37,7 @@ type joined struct {
 // measured yet are not quiet, and neither is a network whose nodes cannot be looked at. The next look tries again.
 func (a *Actor) join(ctx context.Context, glance kube.Glance) (why string) {
 	now := a.Clock.Now()
-	every := max(joinEvery, followReports*glance.Every) << min(a.joined.failed, mostBackOff)
+	every := max(joinEvery, followReports*glance.News) << min(a.joined.failed, mostBackOff)
 	if a.Joiner == nil || now.Sub(a.joined.at) < every {
 		return a.joined.waiting
 	}
@@ -85,7 +85,7 @@ func (a *Actor) follow(ctx context.Context, glance kube.Glance) {
 	now := a.Clock.Now()
 	a.followed.lost = min(a.followed.lost, glance.Lost)
 	if a.Follower == nil || glance.Lost <= a.followed.lost ||
-		now.Sub(a.followed.at) < max(followEvery, followReports*glance.Every) {
+		now.Sub(a.followed.at) < max(followEvery, followReports*glance.News) {
 		return
 	}
 	nodes, err := a.Follower.FollowProbePods(ctx)

@@ -170,9 +170,9 @@ func TestGate(t *testing.T) {
 		{500, 0, 0, 5800 * time.Millisecond},                        // 2.5 s, and answers within as long
 		{500, 0, 10 * time.Second, 13300 * time.Millisecond},        // the bake, and answers
 		{500, 100, 0, 3800 * time.Millisecond},                      // 200 answers a second
-		{5000, 300, 0, 3900 * time.Millisecond},                     // 500, as there are regular reports
-		{2500, 0, 0, 13300 * time.Millisecond},                      // regular reports answer
-		{99, 0, 0, 2*99*20*time.Millisecond + 800*time.Millisecond}, // nobody is asked
+		{5000, 300, 0, 3900 * time.Millisecond},                     // all would answer within 10 s
+		{2500, 0, 0, 13300 * time.Millisecond},                      // all answer within 10 s
+		{49, 0, 0, 2*49*40*time.Millisecond + 800*time.Millisecond}, // nobody is asked
 	} {
 		if got := asked(c.nodes, c.asked, c.bake); got != c.want {
 			t.Errorf("%d of %d nodes, watched for %s: %s, want %s", c.asked, c.nodes, c.bake, got, c.want)
