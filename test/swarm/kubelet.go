@@ -30,11 +30,8 @@ const kernel = "6.12.48-amd64"
 // restartAfter is when a kubelet starts a container again, the first time.
 const restartAfter = time.Second
 
-// The lease of a node, as a kubelet has it.
-const (
-	leaseFor   = 40 * time.Second
-	leaseEvery = 10 * time.Second
-)
+// leaseTimes is for how many renewals a lease of a node lasts, as a kubelet has it.
+const leaseTimes = 4
 
 // register makes the Node of every machine, and renews its lease from then on.
 func (s *swarm) register(ctx context.Context) error {
@@ -83,7 +80,7 @@ func (m *machine) object() *corev1.Node {
 // live renews the node's lease until the node vanishes.
 func (m *machine) live(ctx context.Context) {
 	leases := m.swarm.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	holder, seconds := m.name, int32(leaseFor/time.Second)
+	holder, seconds := m.name, int32(leaseTimes*m.swarm.leaseEvery/time.Second)
 	for m.ctx.Err() == nil && ctx.Err() == nil {
 		now := metav1.NowMicro()
 		spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}
@@ -96,7 +93,7 @@ func (m *machine) live(ctx context.Context) {
 				metav1.CreateOptions{})
 		}
 		m.swarm.trouble(ctx, "renew the lease of "+m.name, err)
-		_ = sleep(ctx, leaseEvery)
+		_ = sleep(ctx, m.swarm.leaseEvery)
 	}
 }
 

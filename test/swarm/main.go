@@ -45,6 +45,7 @@ func start(ctx context.Context, args []string) error {
 	nodes := flags.Int("nodes", 20, "number of nodes")
 	target := flags.String("target-cidr", "",
 		"range of the addresses that the new network gives to pods; empty: that of the node")
+	lease := flags.Duration("lease-every", 10*time.Second, "how often a node renews its lease")
 	scale := flags.Float64("times", 1, "what the model takes, as a multiple of what the lab took")
 	about := flags.Bool("about", false, "say what is a model, and end")
 	var faults faults
@@ -55,6 +56,9 @@ func start(ctx context.Context, args []string) error {
 	if *about {
 		fmt.Println(simulated)
 		return nil
+	}
+	if *lease <= 0 {
+		return fmt.Errorf("--lease-every %s is not positive", *lease)
 	}
 	if *nodes < 1 || *nodes > maxNodes {
 		return fmt.Errorf("--nodes %d is not between 1 and %d", *nodes, maxNodes)
@@ -67,6 +71,7 @@ func start(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	s.leaseEvery = *lease
 	return s.run(ctx)
 }
 
@@ -78,6 +83,8 @@ type swarm struct {
 	machines  map[string]*machine
 	addresses addresses
 	log       *slog.Logger
+
+	leaseEvery time.Duration // between two renewals of a node's lease
 }
 
 func newSwarm(config *rest.Config, nodes int, target string, times times, faults faults) (*swarm, error) {

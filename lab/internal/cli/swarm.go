@@ -17,7 +17,7 @@ import (
 // swarm is a change of many nodes, most of which are a model.
 func (a *app) swarm() *cobra.Command {
 	var o swarm.Options
-	var source, cache, dir string
+	var source, cache, dir, table string
 	var plan []string
 	var limit time.Duration
 	cmd := &cobra.Command{
@@ -56,7 +56,7 @@ func (a *app) swarm() *cobra.Command {
 			if err := o.Build(ctx, build.New(source, cache, a.out)); err != nil {
 				return err
 			}
-			return runSwarm(ctx, o, plan)
+			return runSwarm(ctx, o, plan, table)
 		},
 	}
 	f := cmd.Flags()
@@ -70,13 +70,14 @@ func (a *app) swarm() *cobra.Command {
 	f.Float64Var(&o.Times, "times", 1, "what the model takes, as a multiple of what the lab took")
 	f.StringArrayVar(&plan, "plan-flag", nil, "flag for theseus plan, such as --bake=2s (repeatable)")
 	f.StringVar(&dir, "dir", "swarm", "folder for logs, the plan and theseus' files")
+	f.StringVar(&table, "table", "", "file of a table in Markdown, to which a row is added")
 	f.DurationVar(&limit, "timeout", 2*time.Hour, "how long all of it may take")
 	buildFlags(f, &source, &cache)
 	return cmd
 }
 
 // runSwarm reports a change, and fails as theseus did.
-func runSwarm(ctx context.Context, o swarm.Options, plan []string) error {
+func runSwarm(ctx context.Context, o swarm.Options, plan []string, table string) error {
 	cluster, err := swarm.Start(ctx, o)
 	defer cluster.Stop()
 	if err != nil {
@@ -85,6 +86,9 @@ func runSwarm(ctx context.Context, o swarm.Options, plan []string) error {
 	report, err := cluster.Change(ctx, plan...)
 	if report.Apply.Took > 0 {
 		err = errors.Join(err, report.Print(o.Out))
+		if table != "" {
+			err = errors.Join(err, addRow(table, report.Row()))
+		}
 	}
 	if err != nil {
 		return hint(err, "the logs are in %s", filepath.Join(o.Dir, "logs"))
@@ -94,4 +98,24 @@ func runSwarm(ctx context.Context, o swarm.Options, plan []string) error {
 			hint: "theseus said why, above", code: code}
 	}
 	return nil
+}
+
+// addRow adds a row to a table, or begins the table with it.
+func addRow(file, row string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	about, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if about.Size() == 0 {
+		row = swarm.Head + row
+	}
+	if _, err := f.WriteString(row); err != nil {
+		return err
+	}
+	return f.Close()
 }

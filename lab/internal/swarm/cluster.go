@@ -96,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	c.say("etcd, kube-apiserver, kube-controller-manager and kube-scheduler run on loopback")
 	args := []string{"--kubeconfig", c.file("kubeconfig"), "--nodes", fmt.Sprint(o.Nodes),
-		"--times", fmt.Sprint(o.Times)}
+		"--times", fmt.Sprint(o.Times), "--lease-every", leaseEvery(o.Nodes).String()}
 	if o.Strategy != "adopt" {
 		args = append(args, "--target-cidr", targetCIDR)
 	}
@@ -139,6 +139,13 @@ func (c *Cluster) Restart(ctx context.Context, name string, after time.Duration)
 	return nil
 }
 
+// usualLease is how often a kubelet renews the lease of its node.
+const usualLease = 10 * time.Second
+
+// leaseEvery keeps the renewals of all leases at ten a second: of thousands of nodes, they would take the API server's
+// processor.
+func leaseEvery(nodes int) time.Duration { return max(usualLease, time.Duration(nodes)*time.Second/10) }
+
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
 
 func (c *Cluster) say(format string, args ...any) {
@@ -176,9 +183,13 @@ func (c *Cluster) controlPlane(ctx context.Context) error {
 		return err
 	}
 	more := map[string][]string{
-		"kube-apiserver":          {"--bind-address=127.0.0.1"},
+		"kube-apiserver":          {"--bind-address=127.0.0.1", "--profiling=true"},
 		"kube-controller-manager": {"--secure-port=0", "--allocate-node-cidrs=false", "--cluster-cidr=" + sourceCIDR},
 		"kube-scheduler":          {"--secure-port=0"},
+	}
+	if every := leaseEvery(c.Nodes); every > usualLease {
+		more["kube-controller-manager"] = append(more["kube-controller-manager"],
+			"--node-monitor-grace-period="+(6*every).String())
 	}
 	for _, argv := range c.config.Commands() {
 		if argv[0] == "kube-controller-manager" {

@@ -208,9 +208,11 @@ func (l Load) Since(before Load) Load {
 // Report is a whole change and what it took.
 type Report struct {
 	Nodes, Pods int
+	Times       float64 // as in Options
 	Estimate    time.Duration
 	Apply       Run
 	Load        Load
+	Usage       map[string]Usage // of each program next to theseus, during the run
 }
 
 // Of the requests, the most frequent are printed, and those that theseus or its agents have made that often for a
@@ -220,20 +222,65 @@ const (
 	shownNode = 0.3
 )
 
+// writes are the requests that write, of all clients.
+func (r Report) writes() (all float64) {
+	for key, n := range r.Load.Requests {
+		if verb, _, _ := strings.Cut(key, " "); slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"},
+			verb) {
+			all += n
+		}
+	}
+	return all
+}
+
+// reports are the bytes of reports that all clients have read.
+func (r Report) reports() float64 {
+	return r.Load.Bytes["LIST probereports"] + r.Load.Watched[key("", "probereports", "")]
+}
+
+func (r Report) gates() float64 { return float64(strings.Count(r.Apply.Said, " gate: ")) }
+
+// Head is the head of a table in Markdown whose rows are those of Row.
+const Head = "| nodes | pods a node | times | estimate | time | time/estimate | exit | gates | " +
+	"kB of reports, a node and gate | memory of theseus, MiB | processor time of theseus, s | " +
+	"requests of theseus, a node | of agents, a node | writes a second, all | an agent's CPU, cores | " +
+	"an agent's memory, MiB | API server's CPU, cores |\n" +
+	"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+
+// Row is the change as one row of a table. Agents have their share of the program in which they all run, with the model
+// of their nodes.
+func (r Report) Row() string {
+	nodes, took := float64(r.Nodes), max(r.Apply.Took.Seconds(), 1)
+	agents := r.Usage["nodes"]
+	return fmt.Sprintf("| %d | %d | %g | %s | %s | %.2f | %d | %.0f | "+
+		"%.1f | %d | %.0f | %s | %s | %.1f | %.4f | %.1f | %.2f |\n",
+		r.Nodes, r.Pods/max(r.Nodes, 1), r.Times, r.Estimate, r.Apply.Took.Round(time.Second),
+		took/max(r.Estimate.Seconds(), 1), r.Apply.Code, r.gates(), r.reports()/1e3/nodes/max(r.gates(), 1),
+		r.Apply.Peak>>20, r.Apply.CPU.Seconds(), byVerb(r.Load.Theseus, nodes), byVerb(r.Load.Agents, nodes),
+		r.writes()/took, agents.CPU.Seconds()/took/nodes, float64(agents.Peak)/(1<<20)/nodes,
+		r.Usage["kube-apiserver"].CPU.Seconds()/took)
+}
+
+// byVerb are requests for each node: all, and those of each verb.
+func byVerb(requests map[string]float64, nodes float64) string {
+	by := map[string]float64{}
+	for key, n := range requests {
+		verb, _, _ := strings.Cut(key, " ")
+		by[verb] += n / nodes
+	}
+	text := fmt.Sprintf("%.1f", Sum(by))
+	for _, verb := range slices.Sorted(maps.Keys(by)) {
+		text += fmt.Sprintf(", %s %.1f", verb, by[verb])
+	}
+	return text
+}
+
 // Print prints the tables.
 func (r Report) Print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	total, bytes, nodes := Sum(r.Load.Requests), Sum(r.Load.Bytes), float64(r.Nodes)
 	own, agents := Sum(r.Load.Theseus), Sum(r.Load.Agents)
-	writes := 0.0
-	for key, n := range r.Load.Requests {
-		if verb, _, _ := strings.Cut(key, " "); slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE"},
-			verb) {
-			writes += n
-		}
-	}
-	reports := r.Load.Bytes["LIST probereports"] + r.Load.Watched[key("", "probereports", "")]
-	gates := float64(strings.Count(r.Apply.Said, " gate: "))
+	writes, reports, gates := r.writes(), r.reports(), r.gates()
 	fmt.Fprintln(table, "NODES\tPODS\tESTIMATE\tRUN\tRUN/ESTIMATE\tEXIT\tPEAK MEMORY MiB\tCPU s\tDISK MB")
 	fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%.2f\t%d\t%d\t%.0f\t%.0f\n",
 		r.Nodes, r.Pods, r.Estimate, r.Apply.Took.Round(time.Second),
@@ -244,6 +291,12 @@ func (r Report) Print(out io.Writer) error {
 	fmt.Fprintf(table, "%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\n",
 		total, own, own/nodes, agents/nodes, writes/max(r.Apply.Took.Seconds(), 1), bytes/1e6, reports/1e6, gates,
 		reports/1e3/nodes/max(gates, 1))
+	fmt.Fprintln(table, "\nPROGRAM\tCPU s\tCORES\tPEAK MEMORY MiB")
+	for _, name := range slices.Sorted(maps.Keys(r.Usage)) {
+		one := r.Usage[name]
+		fmt.Fprintf(table, "%s\t%.0f\t%.2f\t%d\n", name, one.CPU.Seconds(),
+			one.CPU.Seconds()/max(r.Apply.Took.Seconds(), 1), one.Peak>>20)
+	}
 	fmt.Fprintln(table, "\nREQUEST\tALL\tOF THESEUS\tOF THESEUS A NODE\tOF AGENTS A NODE\tREAD MB (ALL)")
 	keys := map[string]bool{}
 	for _, by := range []map[string]float64{r.Load.Requests, r.Load.Theseus, r.Load.Agents} {
@@ -275,7 +328,7 @@ func Sum(of map[string]float64) (total float64) {
 // Change changes the network of the cluster, and reports what it took. The error is of what could not be run; how
 // theseus ended is in the report.
 func (c *Cluster) Change(ctx context.Context, more ...string) (Report, error) {
-	report := Report{Nodes: c.Nodes, Pods: c.Nodes * c.Pods}
+	report := Report{Nodes: c.Nodes, Pods: c.Nodes * c.Pods, Times: c.Times}
 	plan, estimate, err := c.Plan(ctx, more...)
 	if err != nil {
 		return report, err
@@ -285,7 +338,14 @@ func (c *Cluster) Change(ctx context.Context, more ...string) (Report, error) {
 	if err != nil {
 		return report, err
 	}
+	used := c.Usage()
 	report.Apply, err = c.Theseus(ctx, "apply", plan, "--yes")
+	report.Usage = c.Usage()
+	for name, one := range report.Usage {
+		if one.CPU >= used[name].CPU { // or it was started again
+			report.Usage[name] = Usage{one.CPU - used[name].CPU, one.Peak}
+		}
+	}
 	// What was asked until then is known too where the time was over.
 	after, unread := c.Load(context.WithoutCancel(ctx))
 	report.Load = after.Since(before)

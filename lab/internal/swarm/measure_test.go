@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,59 @@ func TestPrint(t *testing.T) {
 		"GET leases 0 40 4.0 11.0 0.0"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
+		}
+	}
+}
+
+// TestRow: a row has as many columns as its head, and requests by verb for each node.
+func TestRow(t *testing.T) {
+	report := Report{Nodes: 10, Pods: 200, Times: 0.1, Estimate: 200 * time.Second,
+		Apply: Run{Took: 100 * time.Second, Said: "  1.0 gate: pass\n"},
+		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "GET pods": 900},
+			Theseus: map[string]float64{"GET leases": 40, "GET pods": 10, "POST nodetasks": 5}},
+		Usage: map[string]Usage{"nodes": {CPU: 20 * time.Second, Peak: 100 << 20}}}
+	row := report.Row()
+	head, rule, _ := strings.Cut(Head, "\n")
+	if n := strings.Count(head, "|"); strings.Count(row, "|") != n || strings.Count(rule, "|") != n {
+		t.Errorf("%d columns of\n%s%s", n, Head, row)
+	}
+	for _, want := range []string{"| 10 | 20 | 0.1 | 3m20s | 1m40s | 0.50 | 0 | 1 |", "| 5.5, GET 5.0, POST 0.5 |",
+		"| 4.0 | 0.0200 | 10.0 |"} {
+		if !strings.Contains(row, want) {
+			t.Errorf("%q is not in\n%s", want, row)
+		}
+	}
+}
+
+// TestUsage: what a process took is read from its files in /proc, whatever its name.
+func TestUsage(t *testing.T) {
+	parent, cpu, ok := times("42 (a ) b) S 7 42 42 0 -1 4194560 9 0 0 0 150 50 0 0 20 0 1 0 100 0 0")
+	if !ok || parent != 7 || cpu != 2*time.Second {
+		t.Errorf("%d, %s, %t", parent, cpu, ok)
+	}
+	for _, bad := range []string{"", "42 (a", "42 (a) S", "42 (a) S x 42 42 0 -1 4194560 9 0 0 0 150 50 0"} {
+		if _, _, ok := times(bad); ok {
+			t.Errorf("%q is read", bad)
+		}
+	}
+	if got := peak("Name:\ta\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"); got != 2<<20 {
+		t.Errorf("%d", got)
+	}
+	c := Cluster{Options: Options{Kube: "/k/kube", Nodal: "/k/swarm"}}
+	for argv, want := range map[string]string{"/k/kube kube-apiserver --x": "kube-apiserver", "/k/kube": "",
+		"/k/swarm --nodes 3": "nodes", "/bin/other": ""} {
+		if got := c.named(bytes.Split([]byte(argv), []byte(" "))); got != want {
+			t.Errorf("%s is %q", argv, got)
+		}
+	}
+}
+
+// TestLeases: leases of many nodes are renewed seldom enough.
+func TestLeases(t *testing.T) {
+	for nodes, want := range map[int]time.Duration{20: 10 * time.Second, 100: 10 * time.Second,
+		1000: 100 * time.Second, 5000: 500 * time.Second} {
+		if got := leaseEvery(nodes); got != want {
+			t.Errorf("%d nodes renew theirs every %s", nodes, got)
 		}
 	}
 }
