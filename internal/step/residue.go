@@ -55,6 +55,19 @@ func (r Residue) Count() int {
 	return n
 }
 
+// Without is a residue but for what is in another one, pattern by pattern.
+func (r Residue) Without(other Residue) Residue {
+	for _, lists := range [][2]*[]string{{&r.Links, &other.Links}, {&r.Chains, &other.Chains},
+		{&r.RuleComments, &other.RuleComments}, {&r.RuleLinks, &other.RuleLinks}, {&r.NFTables, &other.NFTables},
+		{&r.IPSets, &other.IPSets}, {&r.Routes, &other.Routes}, {&r.ConfFiles, &other.ConfFiles},
+		{&r.Binaries, &other.Binaries}, {&r.Paths, &other.Paths}, {&r.Annotations, &other.Annotations},
+		{&r.NodeLabels, &other.NodeLabels}, {&r.Taints, &other.Taints}, {&r.Farewells, &other.Farewells}} {
+		*lists[0] = slices.DeleteFunc(slices.Clone(*lists[0]),
+			func(pattern string) bool { return slices.Contains(*lists[1], pattern) })
+	}
+	return r
+}
+
 // Split parts what is on the node itself, of which its agent takes care, from what is on its Node object in the API, of
 // which the engine does: an agent that could write a Node could write all of them.
 func (r Residue) Split() (host, object Residue) {

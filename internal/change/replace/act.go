@@ -134,6 +134,13 @@ func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) er
 					"it does not exist before", ref)
 			}
 		}
+		if cession := m.plan.Source.Cession; cession != nil {
+			for i := range cession.Rights {
+				if ref := step.RefOf(&cession.Rights[i]); !m.facts[exists(ref)] {
+					return fmt.Errorf("agents of the source could not start next to the target without %s", ref)
+				}
+			}
+		}
 		return nil
 	}
 	if !m.noReturn || m.tally.sourceResidue > 0 {
@@ -184,6 +191,13 @@ func (m *machine) remove(ref step.Ref) error {
 			return fmt.Errorf("%s belongs to the source, which routes the outgoing traffic of %d nodes",
 				ref, m.tally.nodes-m.tally.yielded)
 		}
+	}
+	if cession := m.plan.Source.Cession; cession != nil && ref == step.RefOf(cession.Keep) &&
+		(m.facts[ceding] && m.tally.podsOld > 0 || m.tally.ceded > 0 && !m.noReturn) {
+		return fmt.Errorf("%s does what the source's agent does not do any more", ref)
+	}
+	if m.keepsRight(ref) && m.facts[exists(m.plan.Source.Agent)] && m.facts[exists(m.plan.Target.Agent)] {
+		return fmt.Errorf("%s lets agents of the source start next to the target", ref)
 	}
 	m.set(exists(ref), false)
 	m.set(rolledOut(ref), false)
@@ -253,6 +267,8 @@ func (m *machine) patch(do step.Patch) error {
 			m.set(left(do.Ref), true)
 		case m.adopting():
 			return m.carry(do.Ref)
+		case m.plan.Source.Cession != nil && do.Ref == m.plan.Source.Agent:
+			return m.cede(do)
 		}
 		return nil
 	}
@@ -275,9 +291,12 @@ func (m *machine) patch(do step.Patch) error {
 	if !ok {
 		return errors.New("only the label " + v1alpha1.LabelTarget + " of a node may be patched")
 	}
+	if m.plan.Source.Cession != nil && value != nil && !m.facts[ceding] {
+		return fmt.Errorf("the agents of both networks would enforce policy on node %s", do.Ref.Name)
+	}
 	if value == nil {
 		m.edit(i, func(n *NodeModel) {
-			n.Labelled = false
+			n.Labelled, n.Ceded = false, false
 			n.TargetAgent = n.TargetAgent && !m.facts["gated"]
 		})
 		return nil
@@ -299,6 +318,39 @@ func (m *machine) patch(do step.Patch) error {
 	m.note("label", do.Ref.Name)
 	m.set(rolledOut(m.plan.Target.Agent), false)
 	m.edit(i, func(n *NodeModel) { n.Labelled, n.TargetResidue, n.Staged = true, true, true })
+	return nil
+}
+
+// keepsRight reports whether an object is a right that the source's agents keep.
+func (m *machine) keepsRight(ref step.Ref) bool {
+	cession := m.plan.Source.Cession
+	return cession != nil && slices.ContainsFunc(cession.Rights,
+		func(right unstructured.Unstructured) bool { return step.RefOf(&right) == ref })
+}
+
+// ceding: the source's agent leaves nodes that get the target's label, and something does the rest of its work there.
+const ceding = "ceding"
+
+// cede follows the patches of the source's agent.
+func (m *machine) cede(do step.Patch) error {
+	cession := m.plan.Source.Cession
+	switch {
+	case bytes.Equal(do.Merge, joint.Canonical(cession.Leave)):
+		if !m.facts[exists(step.RefOf(cession.Keep))] || m.tally.labelled > 0 {
+			return fmt.Errorf("%s leaves nodes on which nothing does the rest of its work", do.Ref)
+		}
+		if !m.facts[exists(m.plan.Target.Agent)] {
+			return fmt.Errorf("%s leaves nodes on which nothing enforces policy", do.Ref)
+		}
+		m.set(ceding, true)
+	case bytes.Equal(do.Merge, joint.Canonical(cession.Return)) && m.undoing:
+		if m.tally.labelled > 0 {
+			return fmt.Errorf("the agents of both networks would enforce policy on %d nodes", m.tally.labelled)
+		}
+		m.set(ceding, false)
+	default:
+		return fmt.Errorf("the patch of %s is none by which it leaves nodes", do.Ref)
+	}
 	return nil
 }
 
@@ -335,6 +387,9 @@ func (m *machine) taint(do step.Taint, sets bool) error {
 	}
 	if !sets && !m.nodes[i].Pending && !m.undoing {
 		return fmt.Errorf("node %s has no taint", do.NodeName)
+	}
+	if m.plan.Source.Cession != nil && sets && m.lacking() != "" {
+		return fmt.Errorf("%s does not exist yet, and no node can be switched", m.lacking())
 	}
 	m.edit(i, func(n *NodeModel) { n.Pending = sets })
 	return nil

@@ -91,6 +91,8 @@ type NodeModel struct {
 	Repels bool `json:"shut,omitempty"`
 	Slot   bool `json:"slot,omitempty"`
 	Hands  bool `json:"hands,omitempty"`
+	// Ceded: the source's agent has left a part of its work on the node to the target's.
+	Ceded bool `json:"ceded,omitempty"`
 	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
 	Counted   bool `json:"counted"`
 	Recounted bool `json:"recounted"`
@@ -103,7 +105,7 @@ type tally struct {
 	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending int
 	probes, measured, onTarget, emptied, sourceResidue, staged, recounted   int
 	ownForm, guarded, selected, pinned, carried, yielded, verified, swept   int
-	adopted                                                                 int
+	adopted, ceded                                                          int
 	// half counts by wave the nodes that are switched, and on which pods on the source may go on; moving those of which
 	// pods are adopted, but not all.
 	half, moving perWave
@@ -134,6 +136,7 @@ func (m *machine) count(n *NodeModel, by int) {
 	t.moving.add(n.wave, by, n.Canary && (m.flat() && !n.Adopted || !m.flat() && (!n.Selected || n.PodsOld)))
 	add(&t.swept, n.Swept)
 	add(&t.adopted, n.Adopted)
+	add(&t.ceded, n.Ceded)
 	add(&t.emptied, n.Emptied)
 	add(&t.sourceResidue, n.SourceResidue)
 	add(&t.staged, n.Staged)

@@ -98,6 +98,11 @@ func (m *machine) activate(i int, _ step.Node) error {
 		return fmt.Errorf("a node of another wave is switched, and may still have pods on the source")
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
+	case m.plan.Source.Cession != nil && m.tally.ceded < all:
+		return fmt.Errorf("the plan checks on only %d of %d nodes that the source's agent left policy to the target's",
+			m.tally.ceded, all)
+	case m.plan.Source.Cession != nil && m.lacking() != "":
+		return fmt.Errorf("%s does not exist yet", m.lacking())
 	case m.adopting() && !m.nodes[i].Adopted:
 		return fmt.Errorf("%s would serve new pods on the target before its own were adopted", m.nodes[i].Name)
 	}
@@ -109,6 +114,16 @@ func (m *machine) activate(i int, _ step.Node) error {
 	}
 	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Repels })
 	return nil
+}
+
+// lacking is an object of the target that does not exist; empty if there is none.
+func (m *machine) lacking() string {
+	for _, part := range m.plan.Target.Parts {
+		if !m.facts[exists(part)] {
+			return part.String()
+		}
+	}
+	return ""
 }
 
 func (m *machine) deactivate(i int, _ step.Node) error {
@@ -257,7 +272,16 @@ func (m *machine) reachMade(c step.Condition, never *verify.Never) error {
 }
 
 func (m *machine) reachPod(i int, is step.PodReady, never *verify.Never) error {
-	switch {
+	switch cession := m.plan.Source.Cession; {
+	case cession != nil && is.Selector == cession.Selector:
+		if !m.nodes[i].Labelled || !m.facts[exists(step.RefOf(cession.Keep))] {
+			return never
+		}
+		m.edit(i, func(n *NodeModel) { n.Ceded = true })
+	case cession != nil && is.Selector == m.plan.Source.Selector:
+		if !m.facts[exists(m.plan.Source.Agent)] {
+			return never
+		}
 	case m.isTarget(is):
 		if !m.nodes[i].Labelled || !m.facts[exists(m.plan.Target.Agent)] {
 			return never

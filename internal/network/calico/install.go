@@ -24,6 +24,11 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Calico", request.PodCIDR); err != nil {
 		return nil, err
 	}
+	if takesOver(request.Source) {
+		if err := canTakeOver(request); err != nil {
+			return nil, err
+		}
+	}
 	if byOperator(request.Manifest) {
 		return operate(request)
 	}
@@ -64,6 +69,13 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	for i := len(final.objects); i < len(joint.objects); i++ { // what only the joint form has comes last
 		target.Discard = append(target.Discard, step.RefOf(&joint.objects[i]))
 	}
+	if takesOver(request.Source) {
+		target.Pools = final.ownPool(request, api)
+		for _, pool := range target.Pools {
+			target.Installation.Parts = slices.Insert(target.Installation.Parts, 0, step.RefOf(&pool))
+		}
+		target.HandOver = append(target.HandOver, cni.HandOver(target.Pools)...)
+	}
 	if request.Takeover != nil {
 		target.Adoption = adoption(request, api)
 		target.Extras = reservation(request.Takeover, api)
@@ -77,6 +89,68 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 			For: step.Duration(2 * time.Minute)}
 	}
 	return target, nil
+}
+
+// takesOver reports whether the source already runs Calico's agent for policy, with Calico's objects in the cluster.
+func takesOver(source *cni.Installation) bool { return source != nil && source.Cession != nil }
+
+// keepReservations leaves out the container that moves the addresses of host-local to Calico's IPAM: it would delete
+// the program host-local and its reservations on a node where the source still serves new pods, and stop Calico's
+// plugin on all nodes meanwhile (cni-plugin/pkg/upgrade of projectcalico/calico). Seen with Canal and v3.31.0. When the
+// agent gets its own form, the folder that the container looks for is gone.
+func (m *manifest) keepReservations() {
+	fields := []string{"spec", "template", "spec", "initContainers"}
+	list, _, _ := unstructured.NestedSlice(m.agent.Object, fields...)
+	list = slices.DeleteFunc(list, func(item any) bool {
+		container, ok := item.(map[string]any)
+		return ok && container["name"] == "upgrade-ipam"
+	})
+	_ = unstructured.SetNestedSlice(m.agent.Object, list, fields...) // the path is through maps
+}
+
+// canTakeOver refuses manifests with which no Calico ever took policy over from an agent in place.
+func canTakeOver(request cni.Request) error {
+	name := request.Source.Title()
+	if byOperator(request.Manifest) {
+		return refuse("Calico never took policy over from "+name+" by its operator, which refuses to install Calico "+
+			"next to another agent of it",
+			"give the manifest without the operator, such as manifests/calico-vxlan.yaml of the release")
+	}
+	m, err := understand(request.Manifest)
+	if err != nil {
+		return err
+	}
+	image, _ := cni.FindContainer(m.agent, "containers", agentName)["image"].(string)
+	wanted, errWanted := version.ParseSemantic(cluster.ImageOf(image).Tag)
+	present, errPresent := version.ParseSemantic(request.Source.Version)
+	if errWanted == nil && errPresent == nil && wanted.LessThan(present) {
+		return refuse(fmt.Sprintf("the manifest installs Calico %s, and %s has %s already: the older CRDs would take "+
+			"fields from policies", cluster.ImageOf(image).Tag, name, request.Source.Version),
+			"give the manifest of "+request.Source.Version+" or later")
+	}
+	return nil
+}
+
+// ownPool is the pool that calico-node would make if the cluster had none. The agent of a network that only takes
+// policy from Calico has made one of that name, from which no pod has an address.
+func (m *manifest) ownPool(request cni.Request, api string) []unstructured.Unstructured {
+	agent := cni.FindContainer(m.agent, "containers", agentName)
+	size, err := strconv.Atoi(m.env(agent, "CALICO_IPV4POOL_BLOCK_SIZE"))
+	if err != nil {
+		size = 26
+	}
+	pools := []unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": api,
+		"kind":       "IPPool",
+		"metadata":   map[string]any{"name": poolName},
+		"spec": map[string]any{
+			"cidr": request.PodCIDR, "blockSize": int64(size), "disabled": false,
+			"natOutgoing": m.env(agent, "CALICO_IPV4POOL_NAT_OUTGOING") != "false",
+			"vxlanMode":   "Always", "ipipMode": "Never", "nodeSelector": "all()",
+		},
+	}}}
+	cni.Label(pools)
+	return pools
 }
 
 // fit makes the permanent changes that keep the two networks from conflicting.
@@ -131,10 +205,15 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 		setEnv(agent, "FELIX_NFTABLESMODE", "Enabled")
 		setEnv(agent, "FELIX_NFTABLESMARKMASK", "0xfff00000")
 	}
-	if request.Takeover != nil {
+	if request.Takeover != nil || takesOver(request.Source) {
 		// The tunnel must exist before the range needs it, because Felix restarts when the first tunnel is enabled.
 		setEnv(agent, "FELIX_VXLANENABLED", "true")
+	}
+	if request.Takeover != nil {
 		m.keepConnections()
+	}
+	if takesOver(request.Source) {
+		m.keepReservations()
 	}
 	setEnv(m.installer(), confNameVar, conf.Staged)
 	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {

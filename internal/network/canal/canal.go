@@ -1,9 +1,11 @@
 // Package canal is the driver of Canal: flannel routes between nodes, and Calico's agent enforces policy, both in one
-// DaemonSet. Pods get addresses of their node's own range (host-local) and interfaces of Calico's plugin. Theseus
-// recognises it, and makes no plan for it.
+// DaemonSet. Pods get addresses of their node's own range (host-local) and interfaces of Calico's plugin. It is
+// supported as a source only, and only Calico can take its place.
 package canal
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -25,6 +27,7 @@ const (
 	confName   = "10-canal.conflist"
 	confVar    = "CNI_CONF_NAME"
 	network    = "k8s-pod-network" // to the plugins
+	poolName   = "default-ipv4-ippool"
 )
 
 // Driver implements cni.Driver.
@@ -42,7 +45,7 @@ func (d Driver) Install(cni.Request) (*cni.Target, error) { return nil, d.NeverC
 func (Driver) NeverComes() *cni.Refusal {
 	return &cni.Refusal{
 		Message: "Canal is not supported as a target",
-		Hint:    "Theseus recognises Canal, and does not install it; choose another target with --to",
+		Hint:    "Theseus moves clusters away from Canal; choose another target with --to",
 	}
 }
 
@@ -115,16 +118,73 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	_, cidrs, problems := flannel.Tunnels(config, agent, conf)
 	found.PodCIDRs, found.Problems = cidrs, append(found.Problems, problems...)
-	found.Untried, found.Instead = name+" runs Calico and flannel in one pod (Canal). One pod both routes and "+
-		"enforces policy, so a node that leaves flannel would also lose its pods' policy", elsewhere
-	found.Capabilities.ReplacesKubeProxy = onBPF(snapshot, felix)
-	found.Data = []string{files(snapshot, &found.Capabilities)}
+	found.Untried, found.Instead = untried(snapshot, found, name, felix)
+	caps := &found.Capabilities
+	caps.ReplacesKubeProxy = onBPF(snapshot, felix)
+	folder := files(snapshot, caps)
+	found.Data = []string{folder}
+	if left(agent) {
+		found.Problems = append(found.Problems, name+" has the settings of a migration: one was begun here and is "+
+			"not finished")
+		return found
+	}
+	if found.Untried == "" {
+		found.Cession = cession(agent, felix)
+	}
 	return found
 }
 
-// elsewhere is what to do instead of changing it.
+// elsewhere is what to do about a Canal that Theseus does not change.
 const elsewhere = cni.Elsewhere + "; or use Calico's own migration from flannel and Canal, which drains nodes one by " +
 	"one, and measure it: theseus guard start before, theseus guard stop after"
+
+// untried says of a Canal that is set up as none was run, what to do.
+func untried(snapshot *cluster.Snapshot, found *cni.Installation, name string,
+	felix *corev1.Container) (why, instead string) {
+	if kind := found.Capabilities.Encapsulation; kind != "vxlan" {
+		return fmt.Sprintf("flannel has another backend than vxlan in %s, and Theseus was never run with such a Canal",
+			name), elsewhere
+	}
+	if valueOf(felix, "DATASTORE_TYPE") != "kubernetes" {
+		return "Calico keeps its objects in an etcd of its own (" + name + "), where Theseus cannot read its policies",
+			elsewhere
+	}
+	own := prefixes(found.PodCIDRs)
+	for _, pool := range snapshot.Calico("IPPool") {
+		if harmless(&pool, own) {
+			continue
+		}
+		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+		return fmt.Sprintf("IPPool %s (%s) would give pods of Calico addresses, or tell Calico how to treat pods of "+
+				"Canal, and Theseus was never run with such a pool", pool.GetName(), cidr),
+			"delete it, as no pod of Canal has an address from it: kubectl delete ippools.crd.projectcalico.org " +
+				pool.GetName() + "; then plan again"
+	}
+	return "", ""
+}
+
+// harmless reports whether a pool is the one that Canal's own agent makes, without a tunnel, or neither gives pods of
+// Calico addresses nor is of the range of Canal's pods.
+func harmless(pool *unstructured.Unstructured, own []netip.Prefix) bool {
+	if pool.GetName() == poolName {
+		mode, _, _ := unstructured.NestedString(pool.Object, "spec", "vxlanMode")
+		return mode == "" || mode == "Never"
+	}
+	cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+	off, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
+	prefix, err := netip.ParsePrefix(cidr)
+	return err == nil && !slices.ContainsFunc(own, prefix.Overlaps) && (off || !prefix.Addr().Is4())
+}
+
+func prefixes(texts []string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}
 
 // settings returns the ConfigMap with flannel's network, and the name of the one that the agent mounts.
 func settings(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) (config *corev1.ConfigMap, mounted string) {
@@ -219,7 +279,7 @@ func parts(agent *appsv1.DaemonSet, config *corev1.ConfigMap) []step.Ref {
 	return all
 }
 
-// Residue implements cni.Driver. It is what flannel leaves: Calico's agent may stay.
+// Residue implements cni.Driver. It is what flannel leaves: what Calico's agent leaves is the next network's.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	conf := found.Capabilities.ConfName
 	return step.Residue{

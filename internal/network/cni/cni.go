@@ -67,6 +67,9 @@ type Installation struct {
 	Instead string `json:"instead,omitempty"`
 	// Includes are other networks whose agents run as parts of it.
 	Includes []string `json:"includes,omitempty"`
+	// Cession is set if its agent has to leave a part of its work to the next network's agent, node by node; only the
+	// network that it names can be next.
+	Cession *Cession `json:"cession,omitempty"`
 	// As is the common name of a network that another one is a part of; empty if CNI says it.
 	As string `json:"as,omitempty"`
 	// NeverRun are settings with which it was never run as the target of a change, such as "with Hubble
@@ -91,6 +94,26 @@ type Installation struct {
 	Readings []step.Reading `json:"-"`
 	// Used are the addresses that its own records say are in use, by range; nil if it has none in the cluster.
 	Used map[string]int64 `json:"-"`
+}
+
+// Cession is how the agent of one network leaves a part of its work to that of another, where both run the same
+// program: two of them on one node would write the same rules. What both have on a node stays whichever of them goes.
+type Cession struct {
+	// To is the network whose agent takes over that part.
+	To string `json:"to"`
+	// Keep is a DaemonSet that does the rest of the work on nodes with LabelTarget, and Selector the labels of its pods
+	// (k=v,k=v); they also have those of the agent's.
+	Keep     *unstructured.Unstructured `json:"keep"`
+	Selector string                     `json:"selector"`
+	// Rights are what the agent may still do when objects of the next network have taken the place of its own. They exist
+	// for as long as the agent does.
+	Rights []unstructured.Unstructured `json:"rights,omitempty"`
+	// Leave and Return are merge patches of the agent's DaemonSet: its pods leave nodes with LabelTarget, and it is as
+	// it was.
+	Leave  json.RawMessage `json:"leave"`
+	Return json.RawMessage `json:"return"`
+	// Shared is what both networks leave on nodes.
+	Shared step.Residue `json:"shared"`
 }
 
 // Maker is an object from which an operator creates a network's workloads; the operator reverts changes to these by
@@ -280,6 +303,8 @@ type Target struct {
 	// Translation is the command that writes the source's policies of its own kinds as the target's; empty if there is
 	// none.
 	Translation string
+	// Pools are applied when its agents run on every node, and stay. They may be there already.
+	Pools []unstructured.Unstructured
 	// Final turns the joint form into the user's own manifest. It does not restart the agent's pods: they are restarted
 	// after it, node by node. HandOver follows when all of them run their own form; then objects that only the joint
 	// form has are deleted.

@@ -24,9 +24,80 @@ func (b *Builder) Bring() {
 	if b.Target.Adoption != nil {
 		b.definePools()
 	}
+	b.cede()
 	for i, wave := range b.Waves {
 		b.startAgents(wave, i == 0, i == len(b.Waves)-1)
 	}
+	b.applyPools()
+}
+
+// cede lets the source's agent leave a part of its work to the target's on nodes that get the label; none has it yet.
+func (b *Builder) cede() {
+	cession := b.Source.Cession
+	if cession == nil {
+		return
+	}
+	agent, keep := b.Source.Agent, step.RefOf(cession.Keep)
+	patch := func(merge json.RawMessage, title string) step.Action {
+		return step.Action{Do: step.Patch{Ref: agent, Merge: Canonical(merge)}, Title: title}
+	}
+	b.Add(step.Step{
+		Group: "joint", Does: "cede",
+		Title: "Prepare " + b.SourceName() + " to leave policy to " + b.TargetName() + ", node by node",
+		Why: "Both run the same agent for policy, and two of them on one node would write the same rules. When a " +
+			"node gets the label " + v1alpha1.LabelTarget + ", " + Name(agent) + " leaves it, and " + Name(keep) +
+			" does the rest of its work there. The agent of " + b.TargetName() + " takes over the rules in the " +
+			"kernel, and enforces the same policies for the pods of both networks. No node has the label yet, and " +
+			"no pod is restarted.",
+		Actions: []step.Action{Apply(*cession.Keep),
+			patch(cession.Leave, "keep "+Name(agent)+" off nodes with the label "+v1alpha1.LabelTarget)},
+		Undo: []step.Action{patch(cession.Return, "run "+Name(agent)+" on every node again"),
+			Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute)),
+			Remove(keep)},
+	})
+}
+
+// ceded waits on nodes that got the label until the rest of the source's agent runs there, and given on those that lost
+// it until the whole agent does.
+func (b *Builder) ceded(nodes []string) (ceded, given []step.Action) {
+	cession := b.Source.Cession
+	if cession == nil {
+		return nil, nil
+	}
+	ceded = OnEach(nodes, func(node string) step.Action {
+		return Wait("wait until only the rest of "+b.SourceName()+" runs on "+node,
+			agentOn(b.Source.Agent, cession.Selector, node), b.Fleet(2*time.Minute))
+	})
+	given = slices.Concat(
+		OnEach(nodes, func(node string) step.Action {
+			return Wait("wait until the rest of "+b.SourceName()+" has stopped on "+node, step.Condition{
+				Is: step.PodGone{Node: node, Namespace: b.Source.Agent.Namespace, Selector: cession.Selector}},
+				2*time.Minute)
+		}),
+		OnEach(nodes, func(node string) step.Action {
+			return Wait("wait until "+b.SourceName()+" is ready on "+node, b.SourceAgentOn(node), 2*time.Minute)
+		}))
+	return ceded, given
+}
+
+// applyPools gives the target the pools that its agents would make if the source had made none.
+func (b *Builder) applyPools() {
+	if len(b.Target.Pools) == 0 {
+		return
+	}
+	var actions []step.Action
+	for _, pool := range b.Target.Pools {
+		actions = append(actions, Apply(pool))
+	}
+	b.Add(step.Step{
+		Group: "joint", Does: "pool",
+		Title: "Give " + b.TargetName() + " its range",
+		Why: b.SourceName() + " has made a pool of this name, from which no pod gets an address. Nodes that still " +
+			"ran the whole agent of " + b.SourceName() + " would use the pool's tunnel, so this comes when none does.",
+		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions: actions,
+		Gate:    b.Gate("traffic is unaffected by the range of "+b.TargetName(), false),
+	})
 }
 
 // TargetName is the target's name in texts, SourceName the source's.
@@ -135,7 +206,12 @@ func (b *Builder) applyTarget() {
 		before = append(before, established(step.RefOf(&b.Target.Definitions[i])))
 	}
 	maker := b.Target.Installation.Maker
-	var namespaces, rest, last []step.Action
+	var rights, namespaces, rest, last []step.Action
+	if cession := b.Source.Cession; cession != nil {
+		for _, right := range cession.Rights {
+			rights = append(rights, Apply(right))
+		}
+	}
 	for _, object := range b.Target.Objects {
 		switch {
 		case object.GetKind() == "Namespace":
@@ -155,12 +231,16 @@ func (b *Builder) applyTarget() {
 			"because agents may depend on them."
 		last = append(last, Together(b.madeReady())...)
 	}
+	if len(rights) > 0 {
+		why += " A role of " + b.TargetName() + " takes the place of one of the same name. What the agents of " +
+			b.SourceName() + " need of that comes first, under a name of its own."
+	}
 	b.Add(step.Step{
 		Group: "joint", Does: "target",
 		Title:   "Install " + b.TargetName() + " without starting it on any node",
 		Why:     why,
 		Before:  before,
-		Actions: slices.Concat(Together(namespaces), Together(rest), last),
+		Actions: slices.Concat(Together(rights), Together(namespaces), Together(rest), last),
 	})
 }
 
@@ -218,6 +298,8 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbClean, "remove the residue of "+b.TargetName()+" from "+node, residue)
 		}))
+	ceded, given := b.ceded(wave.Nodes)
+	undo = append(undo, given...)
 	var actions []step.Action
 	why := "No pod has an address from " + b.TargetName() + " yet; " + b.SourceName() + " still serves every pod."
 	if b.Target.Adoption == nil {
@@ -230,6 +312,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return Label(node, v1alpha1.LabelTarget, "true", "start "+b.TargetName()+" on "+node+" (set its label)")
 		}),
+		ceded,
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), b.Fleet(5*time.Minute))
 		}))

@@ -65,8 +65,8 @@ func distinct(ranges []string) []string {
 
 // Clash is a reason why two networks cannot run on the same nodes.
 type Clash struct {
-	// ID is stable: "overlap", "ranges", "kernel", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy",
-	// "family", "untried".
+	// ID is stable: "not-next", "overlap", "ranges", "kernel", "vxlan", "links", "tables", "conf", "not-switched",
+	// "kube-proxy", "family", "untried".
 	ID string
 	// Check is the ID of the check that reports it; empty if only plans do.
 	Check   string
@@ -78,7 +78,7 @@ type Clash struct {
 func Clashes(source, target cni.Installation) []Clash {
 	var found []Clash
 	for _, check := range []func(source, target cni.Installation) []Clash{
-		overlaps, families, sameTunnel, sameLinks, sameTables, unnamedConf, notSwitched, kubeProxy, untried,
+		notNext, overlaps, families, sameTunnel, sameLinks, sameTables, unnamedConf, notSwitched, kubeProxy, untried,
 	} {
 		found = append(found, check(source, target)...)
 	}
@@ -101,6 +101,16 @@ func overlaps(source, target cni.Installation) []Clash {
 		}
 	}
 	return nil
+}
+
+// notNext: a part of the source's work needs the agent of one network, and no other.
+func notNext(source, target cni.Installation) []Clash {
+	if source.Cession == nil || source.Cession.To == target.CNI {
+		return nil
+	}
+	return []Clash{{"not-next", "cni/clash", fmt.Sprintf("only the agent of %s can enforce policy for the pods of %s "+
+		"while nodes are changed", source.Cession.To, source.Title()),
+		"change to " + source.Cession.To + " first, and from there to the network that you want"}}
 }
 
 // families: networks can only be joined for IPv4.

@@ -63,6 +63,10 @@ func New(in Input) *Builder {
 		target.Extras = append(slices.Clip(target.Extras), objects...)
 		b.Target = &target
 	}
+	if cession := in.Source.Cession; cession != nil {
+		b.SourceResidue = b.SourceResidue.Without(cession.Shared)
+		b.TargetResidue = b.TargetResidue.Without(cession.Shared)
+	}
 	for _, name := range []string{in.Target.Conf.Staged, in.Target.Conf.Active} { // which may be renamed, to sort first
 		if name != "" && !slices.Contains(b.TargetResidue.ConfFiles, name) {
 			b.TargetResidue.ConfFiles = append(slices.Clip(b.TargetResidue.ConfFiles), name)

@@ -61,8 +61,14 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 	actions = append(actions, Probe("measure only the paths over "+b.TargetName(), step.PathSet{New: Every()}))
 	removals := OnEach(probed, func(node string) step.Action { return Remove(ProbePod(node, "old")) })
 	removals = append(removals, RemoveProbeServices("old")...)
+	if cession := b.Source.Cession; cession != nil {
+		removals = append(removals, Remove(step.RefOf(cession.Keep)))
+	}
 	actions = append(actions, b.RemoveParts(removals...)...)
 	actions = append(actions, b.WaitSourceGone()...)
+	if cession := b.Source.Cession; cession != nil {
+		actions = append(actions, Together(Backwards(cession.Rights))...)
+	}
 	b.Add(step.Step{
 		Group: "remove", Does: "source",
 		Title:    "Remove " + b.SourceName(),

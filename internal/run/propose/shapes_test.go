@@ -30,7 +30,7 @@ var shapes = map[string]struct{ name, leads string }{
 	"calico-bpf":        {"Calico", "turn the replacement off first"},
 	"calico-etcd":       {"Calico", "calicoctl datastore migrate"},
 	"calico-ipip":       {"Calico", "theseus guard -- kubectl patch ippools"},
-	"canal":             {"Canal", "theseus guard start"},
+	"canal":             {"Canal", ""},
 	"chained-bandwidth": {"flannel", "add the same entry to the list of plugins"},
 	"chained-istio":     {"flannel", "components.cni.enabled=false"},
 	"chained-multus":    {"flannel", "remove Multus and its file"},

@@ -38,6 +38,7 @@ func Never() check.Check {
 var seen = map[string][2]string{
 	"calico": {"v3.28", "v3.31"}, "flannel": {"v0.28", "v0.28"}, "weave": {"v2.6", "v2.6"},
 	"cilium": {"v1.20", "v1.20"}, "kube-router": {"v1.5", "v1.5"},
+	"canal": {"v3.31", "v3.31"},
 }
 
 func never(pass *check.Pass) []finding.Finding {
@@ -101,7 +102,7 @@ func never(pass *check.Pass) []finding.Finding {
 			cluster.Count(len(nodes), "node"), check.Names(nodes))
 	}
 	if pass.Change.Strategy == "surge" && (pass.Change.To == "flannel" ||
-		slices.Contains([]string{"bridge", "kindnet", "kube-router"}, source.CNI)) {
+		slices.Contains([]string{"bridge", "canal", "kindnet", "kube-router"}, source.CNI)) {
 		add(source, "no change from %s to %s by surge was ever run", source.CNI, pass.Change.To)
 	}
 	return found
