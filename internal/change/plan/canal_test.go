@@ -48,6 +48,7 @@ func TestFromCanal(t *testing.T) {
 		}
 	}
 
+	isRight := func(a step.Action) bool { return a.Ref().Name == "canal-cni-token" }
 	fit := func(change func(*plan.Plan)) error {
 		p := mustMake(t, fromCanal(t))
 		change(p)
@@ -66,11 +67,11 @@ func TestFromCanal(t *testing.T) {
 		"no pool":        {drop("joint/pool"), "IPPool/default-ipv4-ippool does not exist yet"},
 		"no rights": {func(p *plan.Plan) {
 			s := &p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "joint/target" })]
-			s.Actions = slices.DeleteFunc(s.Actions, func(a step.Action) bool { return a.Ref().Name == "canal-cni-token" })
+			s.Actions = slices.DeleteFunc(s.Actions, isRight)
 		}, "agents of the source could not start"},
 		"rights that stay": {func(p *plan.Plan) {
 			s := &p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "remove/source" })]
-			s.Actions = slices.DeleteFunc(s.Actions, func(a step.Action) bool { return a.Ref().Name == "canal-cni-token" })
+			s.Actions = slices.DeleteFunc(s.Actions, isRight)
 		}, "canal-cni-token is still there"},
 		"no rest": {func(p *plan.Plan) {
 			s := &p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "joint/cede" })]

@@ -41,8 +41,8 @@ func cession(agent *appsv1.DaemonSet, felix *corev1.Container) *cni.Cession {
 }
 
 // rights let Canal's agents make the token for their CNI plugin. The ClusterRole calico-node of Calico's own manifest,
-// which takes the place of Canal's, lets them make one for Calico's account only: a pod of Canal that starts again would
-// end at once, and running ones could not renew the token.
+// which takes the place of Canal's, lets them make one for Calico's account only: a pod of Canal that starts again
+// would end at once, and running ones could not renew the token.
 func rights(agent *appsv1.DaemonSet) []unstructured.Unstructured {
 	const version = "rbac.authorization.k8s.io/v1"
 	account := cmp.Or(agent.Spec.Template.Spec.ServiceAccountName, "default")

@@ -105,8 +105,8 @@ type Cession struct {
 	// (k=v,k=v); they also have those of the agent's.
 	Keep     *unstructured.Unstructured `json:"keep"`
 	Selector string                     `json:"selector"`
-	// Rights are what the agent may still do when objects of the next network have taken the place of its own. They exist
-	// for as long as the agent does.
+	// Rights are what the agent may still do when objects of the next network have taken the place of its own. They
+	// exist for as long as the agent does.
 	Rights []unstructured.Unstructured `json:"rights,omitempty"`
 	// Leave and Return are merge patches of the agent's DaemonSet: its pods leave nodes with LabelTarget, and it is as
 	// it was.

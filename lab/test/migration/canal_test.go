@@ -19,8 +19,8 @@ const canalTraces = `ip -o link show | grep flannel; ip route show table all | g
 	ls /etc/cni/net.d | grep canal; ls -d /run/flannel /var/lib/cni/networks/k8s-pod-network 2>/dev/null;
 	iptables-save | grep -E 'FLANNEL|flanneld|theseus'; true`
 
-// countFelixes notes on a node when more than one Felix runs there, from a process that outlives the command. A child of
-// Felix has its name until it executes a command, and does not count.
+// countFelixes notes on a node when more than one Felix runs there, from a process that outlives the command. A child
+// of Felix has its name until it executes a command, and does not count.
 const countFelixes = `cat >/run/count-felixes <<'END'
 while sleep 0.05; do
 	all=$(pgrep -f "calico-nod[e] -felix"); set -- $all
@@ -90,8 +90,8 @@ func TestCanal(t *testing.T) {
 	rigtest.Finds(t, rig, "canal")
 	oneFelix(t, rig, "after the rollback")
 	for _, kind := range []string{"clusterrole", "clusterrolebinding"} {
-		if out, err := rig.Kubectl(t.Context(), nil, "get", kind, "canal-cni-token", "--ignore-not-found"); err != nil ||
-			out != "" {
+		out, err := rig.Kubectl(t.Context(), nil, "get", kind, "canal-cni-token", "--ignore-not-found")
+		if err != nil || out != "" {
 			t.Errorf("%s is left: %v %s", kind, err, out)
 		}
 	}
