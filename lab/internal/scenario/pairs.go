@@ -24,6 +24,7 @@ func Pairs() []Swap {
 		{Key: "bridge", Name: "bridge to Calico", Network: "bridge", Do: (*Rig).Migrate},
 		{Key: "kube-router", Name: "kube-router to Calico", Network: network.KubeRouter, Do: (*Rig).Migrate},
 		{Key: "kindnet", Name: "kindnet to Calico", Network: "kindnet", Do: (*Rig).Migrate},
+		{Key: "canal", Name: "Canal to Calico", Network: network.Canal, Do: (*Rig).Migrate},
 		{Key: "weave-adopt", Name: "Weave Net to Calico, by adoption", Network: "weave", Nodes: 2, Do: (*Rig).adopt},
 		{Key: "weave", Name: "Weave Net to Calico", Network: "weave", Nodes: 2, Do: (*Rig).Migrate},
 		{Key: "weave-surge", Name: "Weave Net to Calico, nodes replaced", Network: "weave", Nodes: 2, Do: (*Rig).surge},

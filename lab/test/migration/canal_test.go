@@ -103,7 +103,7 @@ func TestCanal(t *testing.T) {
 	oneFelix(t, rig, "after the migration")
 	for _, node := range rig.NodeNames() {
 		if _, err := rig.OnNode(t.Context(), node, "sh", "-c",
-			`kill $(pgrep -f "count-felixe[s]"); rm /run/count-felixes /run/two-felixes`); err != nil {
+			`kill $(pgrep -f "s[h] /run/count-felixes"); rm /run/count-felixes /run/two-felixes`); err != nil {
 			t.Error(err)
 		}
 	}
