@@ -20,30 +20,30 @@ const canalTraces = `ip -o link show | grep flannel; ip route show table all | g
 	iptables-save | grep -E 'FLANNEL|flanneld|theseus'; true`
 
 // countFelixes notes on a node when more than one Felix runs there, from a process that outlives the command. A child
-// of Felix has its name until it executes a command, and does not count.
+// of Felix has its name until it executes a command, and does not count, nor do the kubelet's probes (-felix-ready).
 const countFelixes = `cat >/run/count-felixes <<'END'
 while sleep 0.05; do
-	all=$(pgrep -f "calico-nod[e] -felix"); set -- $all
+	all=$(pgrep -xf "calico-nod[e] -felix"); set -- $all
 	[ $# -gt 1 ] || continue
 	own=
 	for pid in $all; do
 		parent=$(awk '/^PPid:/ {print $2}' /proc/$pid/status 2>/dev/null)
-		tr '\0' ' ' 2>/dev/null </proc/$pid/cmdline | grep -q "calico-node -felix" || continue
-		tr '\0' ' ' 2>/dev/null </proc/${parent:-0}/cmdline | grep -q "calico-node -felix" || own="$own $pid"
+		tr '\0' ' ' 2>/dev/null </proc/$pid/cmdline | grep -qx "calico-node -felix " || continue
+		tr '\0' ' ' 2>/dev/null </proc/${parent:-0}/cmdline | grep -qx "calico-node -felix " || own="$own $pid"
 	done
 	set -- $own
 	[ $# -lt 2 ] || echo "$(date +%T.%N)$own"
 done >/run/two-felixes
 END
 	setsid sh /run/count-felixes >/dev/null 2>&1 </dev/null &
-	pgrep -fa "calico-nod[e] -felix"`
+	pgrep -xfa "calico-nod[e] -felix"`
 
 // oneFelix demands that countFelixes noted nothing so far.
 func oneFelix(t *testing.T, rig *scenario.Rig, when string) {
 	t.Helper()
 	for _, node := range rig.NodeNames() {
 		out, err := rig.OnNode(t.Context(), node, "sh", "-c", `pgrep -f "count-felixe[s]" >/dev/null &&
-			cat /run/two-felixes && pgrep -fa "calico-nod[e] -felix"`)
+			cat /run/two-felixes && pgrep -xfa "calico-nod[e] -felix"`)
 		t.Logf("%s, Felix on %s (%v): %s", when, node, err, out)
 		if noted := strings.Count(out, "\n"); err != nil || noted != 1 {
 			t.Errorf("%s, two Felixes ran at once on %s, or none runs", when, node)
