@@ -42,9 +42,10 @@ func (r *Rig) Load(ctx context.Context, files []string) error {
 	return nil
 }
 
-// onCilium succeeds on a node with Cilium's tunnel, whose pods are on no other network.
+// onCilium succeeds on a node with Cilium's tunnel, whose pods are on no other network, and that has no link of one.
 const onCilium = `test -e /sys/class/net/cilium_vxlan && test -e /etc/cni/net.d/05-cilium.conflist &&
-	test -z "$(ls /sys/class/net/cni0/brif 2>/dev/null)" && ! ls /sys/class/net | grep -q '^cali'`
+	test -z "$(ls /sys/class/net/cni0/brif 2>/dev/null)" &&
+	! ls /sys/class/net | grep -qE '^cali|^vxlan\.calico|^flannel\.'`
 
 // ByInternalIP has Calico take the nodes' addresses from the API: by its default it may take that of Cilium's link.
 func (r *Rig) ByInternalIP(ctx context.Context) error {
