@@ -61,6 +61,10 @@ func (o *options) lookLabels(ctx context.Context, a *app.App, spec v1alpha1.Chan
 	if err := survey.MustNotBlock(a, checked.Result, survey.AcceptHint); err != nil {
 		return original{}, err
 	}
+	if labelsOf(checked.Pass.WhatIf.Effects) == "" {
+		return original{}, exit.Fail(exit.Usage, "theseus check with the same flags says what the change does",
+			"the change of labels changes no node")
+	}
 	side.Findings = checked.Result
 	return original{Side: side, effects: checked.Pass.WhatIf.Effects,
 		image: planning.Pinned(ctx, a, nil, spec.AgentImage)}, nil
@@ -134,7 +138,7 @@ func (o *options) relabelled(ctx context.Context, a *app.App, s *scratch.Scratch
 			err = undone
 		}
 	}()
-	why, err := o.labelled(ctx, a, s, made, all, users, unplaced)
+	why, err := o.labelled(ctx, a, s, made, all, users, unplaced, r)
 	if err != nil {
 		return err
 	}
@@ -154,7 +158,7 @@ func (o *options) relabelled(ctx context.Context, a *app.App, s *scratch.Scratch
 	w.hear(ctx)
 	if wrong = cmp.Or(wrong, w.wrong()); wrong == "" {
 		fmt.Fprintln(a.Err, "the change is made again")
-		if wrong, err = o.labelled(ctx, a, s, made, all, nil, unplaced); err != nil {
+		if wrong, err = o.labelled(ctx, a, s, made, all, nil, unplaced, r); err != nil {
 			return err
 		}
 		w.hear(ctx)
@@ -163,9 +167,11 @@ func (o *options) relabelled(ctx context.Context, a *app.App, s *scratch.Scratch
 	return nil
 }
 
-// labelled changes the labels of nodes, and evicts a pod of each of these workloads. It returns what is not as before.
+// labelled changes the labels of nodes, and evicts a pod of each of these workloads; those that keep their pods are not
+// covered. It returns what is not as before.
 func (o *options) labelled(ctx context.Context, a *app.App, s *scratch.Scratch, made *rehearsal.Copy,
-	all []rehearsal.Relabel, evicts map[string]bool, unplaced []string) (why string, err error) {
+	all []rehearsal.Relabel, evicts map[string]bool, unplaced []string, r *result) (why string,
+	err error) {
 	if err := s.Relabel(ctx, all); err != nil {
 		return "", err
 	}
@@ -173,9 +179,12 @@ func (o *options) labelled(ctx context.Context, a *app.App, s *scratch.Scratch, 
 		return "", err
 	}
 	if len(evicts) > 0 {
-		n, err := s.Renew(ctx, evicts)
+		n, kept, err := s.Renew(ctx, evicts)
 		if err != nil {
 			return "", err
+		}
+		if len(kept) > 0 {
+			r.Uncovered = append(r.Uncovered, "no new pod was made of: "+strings.Join(kept, ", "))
 		}
 		fmt.Fprintf(a.Err, "evicted %s: a new pod must find a node\n", cluster.Count(n, "pod"))
 		if err := outage.Sleep(ctx, labelsWatch); err != nil {

@@ -43,6 +43,9 @@ func TestPiDay(t *testing.T) {
 		relabels[0].Labels["node-role.kubernetes.io/master"] != nil {
 		t.Errorf("%+v", relabels)
 	}
+	if err := made.Relabelable(relabels, empty.Snapshot); err != nil {
+		t.Error(err)
+	}
 	given := 0
 	for _, node := range made.Nodes {
 		if _, master := node.Labels["node-role.kubernetes.io/master"]; master {
@@ -71,6 +74,16 @@ func TestPiDay(t *testing.T) {
 	}
 	if says := labelsOf(asked.Effects); says != "remove the label node-role.kubernetes.io/master of 3 nodes" {
 		t.Errorf("the change is %q", says)
+	}
+}
+
+// TestMixedLabels: a node of the copy that stands for nodes with and without the change is not covered.
+func TestMixedLabels(t *testing.T) {
+	made := &rehearsal.Copy{Workloads: []rehearsal.Workload{{}},
+		Classes: []rehearsal.Class{{Nodes: []string{"m1", "m2"}, Plays: []string{"s1"}}}}
+	made.Relabels([]whatif.Effect{{What: whatif.Label, Key: "role", Removed: true, Nodes: []string{"m1"}}})
+	if got := uncovered(made, nil, nil); len(got) != 1 || !strings.Contains(got[0], ": s1 stand for both") {
+		t.Errorf("not covered: %q", got)
 	}
 }
 

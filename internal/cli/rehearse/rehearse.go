@@ -395,7 +395,9 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 		if err != nil {
 			return from, nil, fmt.Errorf("on the original: %w", err)
 		}
-		made, err = o.make(from, now, theirs)
+		if made, err = o.make(from, now, theirs); err == nil {
+			err = made.Relabelable(made.Relabels(from.effects), now)
+		}
 		return from, made, err
 	}
 	p, checked, err := planning.Propose(ctx, &quiet, o.from, spec, planning.Flags{})
@@ -408,11 +410,15 @@ func (o *options) look(ctx context.Context, a *app.App, s *scratch.Scratch, spec
 	return from, made, err
 }
 
-// make decides on the copy.
+// make decides on the copy. What it lacks for a change of labels is noted, too.
 func (o *options) make(from original, now *cluster.Snapshot, theirs []*cni.Installation) (*rehearsal.Copy, error) {
-	return rehearsal.Make(from.Snapshot, now, []*cni.Installation{from.Network}, theirs,
+	made, err := rehearsal.Make(from.Snapshot, now, []*cni.Installation{from.Network}, theirs,
 		rehearsal.Options{Image: from.image, Ignore: o.ignore, Certify: scratch.Certify,
 			After: from.after, Manifest: o.manifest})
+	if err == nil {
+		made.Relabels(from.effects)
+	}
+	return made, err
 }
 
 // measured decides on the copy again, with the MTU of the scratch cluster's links, and says what it cannot have because

@@ -110,6 +110,11 @@ func uncovered(made *rehearsal.Copy, unplaced []string, coverage []rehearsal.Cov
 		all = append(all, fmt.Sprintf("%s found no node: %s", cluster.Count(len(unplaced), "workload"),
 			strings.Join(names(unplaced), ", ")))
 	}
+	for _, lack := range made.Lacks {
+		if lack.What == rehearsal.MixedLabels {
+			all = append(all, lack.What+": "+lack.Follows)
+		}
+	}
 	if len(made.Unasked) > 0 {
 		all = append(all, "webhooks that must answer are not in the copy: "+strings.Join(made.Unasked, ", "))
 	}

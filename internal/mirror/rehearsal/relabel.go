@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
 // Relabel is what a change of labels does to a node of the scratch cluster.
@@ -23,6 +24,9 @@ type Relabelled struct {
 	Now *string `json:"now"`
 	Was *string `json:"was"`
 }
+
+// MixedLabels is the lack of a copy in which a node stands for nodes that a change of labels affects, and for others.
+const MixedLabels = "nodes that keep their labels, next to nodes that do not"
 
 // Relabels are what a change of the original's labels does to the scratch cluster's nodes that stand for its nodes.
 // Where one stands for nodes that the change affects and for others, that is a lack of the copy.
@@ -56,7 +60,7 @@ func (c *Copy) Relabels(effects []whatif.Effect) []Relabel {
 			}
 		}
 	}
-	lack := Lack{"nodes that keep their labels, next to nodes that do not",
+	lack := Lack{MixedLabels,
 		fmt.Sprintf("%s stand for both and change their labels: a node that keeps them is not rehearsed there",
 			few(slices.Sorted(maps.Keys(others))))}
 	if len(others) > 0 && !slices.Contains(c.Lacks, lack) {
@@ -67,6 +71,43 @@ func (c *Copy) Relabels(effects []whatif.Effect) []Relabel {
 		made = append(made, Relabel{name, all[name]})
 	}
 	return made
+}
+
+// Relabelable refuses a change of labels that would not be one on a node of the copy: that has no such label, or the
+// label already. The copy gives nodes only the labels that all nodes of their class have.
+func (c *Copy) Relabelable(all []Relabel, scratch *cluster.Snapshot) error {
+	if len(all) == 0 {
+		return &cni.Refusal{Message: "no node of the copy stands for a node whose labels the change affects",
+			Hint: "theseus rehearse needs says which nodes a rehearsal needs"}
+	}
+	for _, one := range all {
+		labels := map[string]string{}
+		for i := range scratch.Nodes {
+			if scratch.Nodes[i].Name == one.Node {
+				maps.Copy(labels, scratch.Nodes[i].Labels)
+			}
+		}
+		for _, node := range c.Nodes {
+			if node.Name == one.Node {
+				maps.Copy(labels, node.Labels)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(one.Labels)) {
+			value, has := labels[key]
+			switch to := one.Labels[key]; {
+			case to == nil && !has:
+				return &cni.Refusal{Message: fmt.Sprintf("Node %s would not have the label %s in the copy, so it "+
+					"cannot lose it", one.Node, key), Hint: "set it there first, with the original's value: kubectl " +
+					"label node " + one.Node + " " + key + "=VALUE, with the scratch cluster's context; or leave out " +
+					"--ignore, if that names it"}
+			case to != nil && has && value == *to:
+				return &cni.Refusal{Message: fmt.Sprintf("Node %s has the label %s=%s in the copy already, so it "+
+					"cannot get it", one.Node, key, value), Hint: "remove it there first: kubectl label node " +
+					one.Node + " " + key + "-, with the scratch cluster's context"}
+			}
+		}
+	}
+	return nil
 }
 
 // standing are the original's nodes for which each node of the scratch cluster stands.

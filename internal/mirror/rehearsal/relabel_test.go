@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 )
 
@@ -45,6 +46,41 @@ func TestRelabels(t *testing.T) {
 	got := c.Relabels([]whatif.Effect{{What: whatif.Label, Key: "new", Value: "x", Nodes: []string{"w1"}}})
 	if len(got) != 2 || *got[0].Labels["new"] != "x" {
 		t.Errorf("a label that is added: %+v", got)
+	}
+}
+
+// TestRelabelable: a change of labels that is none on a node of the copy is refused. The node has its own labels and
+// those that the copy gives it.
+func TestRelabelable(t *testing.T) {
+	c := &Copy{Nodes: []NodeChange{{Name: "s", Labels: map[string]string{"given": "a"}}}}
+	scratch := &cluster.Snapshot{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "s",
+		Labels: map[string]string{"own": "a"}}}}}
+	for name, one := range map[string]struct {
+		labels map[string]*string
+		refuse string
+	}{
+		"loses what it has":          {map[string]*string{"own": nil, "given": nil}, ""},
+		"gets what it has not":       {map[string]*string{"own": new("b"), "given": new("b"), "new": new("a")}, ""},
+		"loses what it has not":      {map[string]*string{"own": nil, "other": nil}, "would not have the label other"},
+		"gets what it has":           {map[string]*string{"own": new("a")}, "has the label own=a"},
+		"gets what the copy gave it": {map[string]*string{"given": new("a")}, "has the label given=a"},
+	} {
+		err := c.Relabelable([]Relabel{{"s", one.labels}}, scratch)
+		if (err == nil) != (one.refuse == "") || err != nil && !strings.Contains(err.Error(), one.refuse) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Relabelable(nil, scratch); err == nil {
+		t.Error("a change of no node is accepted")
+	}
+}
+
+// TestTrafficShown: that a check is the reason for a lost connection is not certain.
+func TestTrafficShown(t *testing.T) {
+	s := Shown{Trap: TrapTraffic, Object: "Deployment shop/web", Checks: []string{"bgp/partition"}}
+	if !strings.HasSuffix(s.String(), "; may be what these checks reported: bgp/partition") ||
+		ShownTable([]Shown{s}).Rows[0][3] != "perhaps bgp/partition" {
+		t.Errorf("%s, %v", s, ShownTable([]Shown{s}).Rows)
 	}
 }
 

@@ -55,6 +55,9 @@ func (s Shown) String() string {
 	by := "no check had reported it"
 	if len(s.Checks) > 0 {
 		by = "already reported by " + strings.Join(s.Checks, ", ")
+		if s.Trap == TrapTraffic { // what they report concerns nodes: whether it is the reason is not known
+			by = "may be what these checks reported: " + strings.Join(s.Checks, ", ")
+		}
 	}
 	return fmt.Sprintf("the run showed a trap (%s): %s: %s; %s", s.Trap, s.Object, s.What, by)
 }
@@ -428,6 +431,10 @@ func (w *Watch) Shown(found []finding.Finding) []Shown {
 func ShownTable(all []Shown) Table {
 	return tableOf("What the run showed", []string{"TRAP", "PODS OF", "WHAT", "REPORTED BY CHECK"}, all,
 		func(s Shown) []string {
-			return []string{string(s.Trap), s.Object, s.What, cmp.Or(strings.Join(s.Checks, ", "), "no check")}
+			by := cmp.Or(strings.Join(s.Checks, ", "), "no check")
+			if s.Trap == TrapTraffic && len(s.Checks) > 0 {
+				by = "perhaps " + by
+			}
+			return []string{string(s.Trap), s.Object, s.What, by}
 		})
 }

@@ -64,8 +64,9 @@ func TestAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := as("nobody").May(t.Context(), made); err == nil ||
-		!strings.Contains(err.Error(), "create deployments.apps") || !strings.Contains(err.Error(), "patch nodes") {
+	if err := as("nobody").May(t.Context(), made, rehearsal.Relabel{Node: "s-2"}); err == nil ||
+		!strings.Contains(err.Error(), "create deployments.apps") || !strings.Contains(err.Error(), "patch nodes") ||
+		!strings.Contains(err.Error(), "create pods/eviction") {
 		t.Errorf("a user without rights: %v", err)
 	}
 	if err := s.May(t.Context(), made); err != nil {

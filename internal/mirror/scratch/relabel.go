@@ -1,8 +1,11 @@
 package scratch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -35,37 +38,56 @@ func (s *Scratch) relabel(ctx context.Context, all []rehearsal.Relabel,
 	return nil
 }
 
-// Renew evicts a pod of each of these workloads, such as Deployment shop/web, that a controller replaces. A pod that a
-// budget keeps stays: the change does not ask for evictions.
-func (s *Scratch) Renew(ctx context.Context, workloads map[string]bool) (n int, err error) {
+// evictAtMost bounds the retries of one eviction while the API server is unavailable: what denies it looks the same.
+const evictAtMost = 10 * time.Second
+
+// Renew evicts a pod of each of these workloads, such as Deployment shop/web, that a controller replaces. A pod whose
+// eviction is denied stays, such as by a budget: the change does not ask for evictions. It returns the workloads of
+// which no new pod is made.
+func (s *Scratch) Renew(ctx context.Context, workloads map[string]bool) (n int, kept []string, err error) {
 	var pods *corev1.PodList
 	if err := s.call(ctx, func(ctx context.Context) (err error) {
 		pods, err = s.Client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		return err
 	}); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	done := map[string]bool{}
+	done, begun := map[string]bool{}, time.Now()
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		workload := observe.Workload(pod)
-		if !workloads[workload] || done[workload] || pod.DeletionTimestamp != nil ||
-			metav1.GetControllerOf(pod) == nil {
+		if !workloads[workload] || done[workload] || pod.DeletionTimestamp != nil {
 			continue
 		}
 		done[workload] = true
-		calling, cancel := s.Client.Call(ctx)
-		err := s.Client.Typed.CoreV1().Pods(pod.Namespace).EvictV1(calling, &policyv1.Eviction{
-			ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}})
-		cancel()
-		switch {
+		if metav1.GetControllerOf(pod) == nil {
+			kept = append(kept, workload)
+			continue
+		}
+		var denied error
+		limits := patience
+		limits.Away = min(evictAtMost, patience.Away-time.Since(begun))
+		err := s.callWithin(ctx, limits, func(ctx context.Context) error {
+			denied = nil
+			err := s.Client.Typed.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+				ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+				DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}})
+			if apierrors.IsTooManyRequests(err) { // a budget, which may deny it for ever
+				denied, err = err, nil
+			}
+			return err
+		})
+		switch err = cmp.Or(denied, err); {
 		case err == nil:
 			n++
-		case apierrors.IsTooManyRequests(err): // a budget keeps it
-		case !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			return n, fmt.Errorf("evict Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		case ctx.Err() != nil:
+			return n, kept, ctx.Err()
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it has gone, and its controller makes another one
+		default: // such as two budgets that select it, or a webhook
+			s.Note(fmt.Sprintf("Pod %s/%s is not evicted: %v", pod.Namespace, pod.Name, err))
+			kept = append(kept, workload)
 		}
 	}
-	return n, nil
+	slices.Sort(kept)
+	return n, kept, nil
 }

@@ -43,7 +43,11 @@ var patience = outage.Limits{Away: time.Minute, Refused: 5 * time.Second}
 
 // call retries a call while the API server is unavailable.
 func (s *Scratch) call(ctx context.Context, do func(context.Context) error) error {
-	return outage.Retry(ctx, patience, func(err error) { s.Note("waiting for the API server: " + err.Error()) },
+	return s.callWithin(ctx, patience, do)
+}
+
+func (s *Scratch) callWithin(ctx context.Context, limits outage.Limits, do func(context.Context) error) error {
+	return outage.Retry(ctx, limits, func(err error) { s.Note("waiting for the API server: " + err.Error()) },
 		func(ctx context.Context) error {
 			ctx, cancel := s.Client.Call(ctx)
 			defer cancel()
@@ -51,7 +55,8 @@ func (s *Scratch) call(ctx context.Context, do func(context.Context) error) erro
 		})
 }
 
-// May refuses a user who lacks permissions to make the copy, to relabel nodes or to remove it, and names them.
+// May refuses a user who lacks permissions to make the copy, to relabel nodes and evict pods, or to remove it, and
+// names them.
 func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy, relabels ...rehearsal.Relabel) error {
 	var all step.Step
 	for _, object := range slices.Concat(made.Network.All(), made.All()) {
@@ -64,6 +69,9 @@ func (s *Scratch) May(ctx context.Context, made *rehearsal.Copy, relabels ...reh
 	for _, one := range relabels {
 		all.Actions = append(all.Actions,
 			step.Action{Do: step.Patch{Ref: step.Ref{APIVersion: "v1", Kind: "Node", Name: one.Node}}})
+	}
+	if len(relabels) > 0 { // Renew
+		all.Actions = append(all.Actions, step.Action{Do: step.Evict{}})
 	}
 	rights, err := kube.Rights(ctx, s.Client, nil, []step.Step{all})
 	if err != nil {

@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
@@ -367,8 +369,9 @@ func (k *copier) bgp(name string, spec map[string]any) {
 	}
 	why := ""
 	for i := range k.Original.Nodes {
-		if k.Original.Nodes[i].Annotations["projectcalico.org/RouteReflectorClusterID"] != "" {
-			why = "the nodes of the copy are no route reflectors"
+		name := k.Original.Nodes[i].Name
+		if k.Original.Nodes[i].Annotations[bgp.AnnotationClusterID] != "" && !k.reflects(k.Plays[name]) {
+			why = "the node that stands for the route reflector " + name + " is none"
 		}
 	}
 	for _, peer := range k.Original.Calico("BGPPeer") {
@@ -383,6 +386,13 @@ func (k *copier) bgp(name string, spec map[string]any) {
 		k.Lack(name+": nodeToNodeMeshEnabled false", why+": the nodes of the copy have a full mesh of sessions, and "+
 			"what happens without one is not rehearsed")
 	}
+}
+
+// reflects reports whether a node of the other cluster is a route reflector.
+func (k *copier) reflects(name string) bool {
+	return slices.ContainsFunc(k.Scratch.Nodes, func(n corev1.Node) bool {
+		return n.Name == name && n.Annotations[bgp.AnnotationClusterID] != ""
+	})
 }
 
 // ipamKind is the kind of IPAM's configuration in an API version.

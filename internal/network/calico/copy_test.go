@@ -70,6 +70,31 @@ func copied(t *testing.T, c *cni.Copying) (lines []string, got *cni.Copied) {
 	return lines, got
 }
 
+// TestCopyReflectors: the copy has no full mesh either, if the nodes that stand for the route reflectors are some.
+func TestCopyReflectors(t *testing.T) {
+	mesh := object("BGPConfiguration", "default", "nodeToNodeMeshEnabled: false")
+	reflector := func(name string) string {
+		return strings.Replace(node(name, "192.0.2.10", "10.9.0.0/24"), "{name: "+name+"}",
+			"{name: "+name+", annotations: {projectcalico.org/RouteReflectorClusterID: 244.0.0.1}}", 1)
+	}
+	for name, c := range map[string]struct {
+		node string
+		want bool
+	}{
+		"none":      {node("s-1", "192.0.2.10", "10.9.0.0/24"), true},
+		"reflector": {reflector("s-1"), false},
+		"another":   {node("s-1", "192.0.2.10", "10.9.0.0/24") + "\n---\n" + reflector("s-2"), true},
+	} {
+		lines, got := copied(t, &cni.Copying{Original: side(t, "0", mesh, reflector("node-1")),
+			Scratch: side(t, "0", c.node), Plays: map[string]string{"node-1": "s-1"}})
+		want := fmt.Sprintf(`BGPConfiguration default {"nodeToNodeMeshEnabled":%v}`, c.want)
+		if said := strings.Contains(fmt.Sprint(got.Lacks), "route reflector node-1 is none"); said != c.want ||
+			!slices.Contains(lines, want) {
+			t.Errorf("%s: %v, %v", name, lines, got.Lacks)
+		}
+	}
+}
+
 // TestCopy: a running Calico gets the original's settings. Its pool keeps its range and the size of its blocks; another
 // pool is made with its own range, or not at all where that overlaps; and settings of nodes are those of the nodes that
 // play them. What it cannot have is said.

@@ -3,7 +3,6 @@ package bench
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -133,16 +132,15 @@ func around(t *testing.T, rig *scenario.Rig) {
 	}
 	for try := 1; ; try++ {
 		file := filepath.Join(t.TempDir(), "report.json")
-		_, err := rig.Run(t.Context(), "guard", "--agent-image", scenario.AgentImage, "--bench=1s",
+		guard := rigtest.Start(t, rig, "here", "guard", "--agent-image", scenario.AgentImage, "--bench=1s",
 			"--probe-interval", "60ms", "--max-lost", "3", "--baseline", "5s", "--quiet", "6s", "-o", file, "--",
 			"true")
-		if exited := (*exec.ExitError)(nil); try < 3 && errors.As(err, &exited) && exited.ExitCode() == 5 {
+		if code := guard.Code(); try < 3 && code == 5 && strings.Contains(guard.Said(), "the load was stopped: ") {
 			t.Logf("try %d: the load before the change was stopped", try)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		guard.Ends(0, "--bench, before and after the change, puts load on the network",
+			"putting load on the network, before the change", "putting load on the network, after the change")
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
