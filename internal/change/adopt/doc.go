@@ -68,7 +68,8 @@ type builder struct {
 }
 
 // podsOfNode is how many pods of a node are in the middle of their move at a time, and podsAtOnce how many on all nodes
-// of a group together, or one of each node where those are more: a move asks the API server many things.
+// that are changed together: a move asks the API server many things. A group has at most half as many nodes. What acts
+// on all nodes (verify, and the switch of a flat network) may take more: one pod of each.
 const podsOfNode, podsAtOnce = 4, 2 * step.MostAtOnce
 
 // sideBySide is how many pods of each of some nodes move at a time: no more than the smallest node has processors, as

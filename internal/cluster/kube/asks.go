@@ -52,7 +52,7 @@ func (g *Gate) asking(gate step.Gate, nodes int, paths []v1alpha1.Path) asking {
 // a restart of the run: the gate would wait for their regular reports otherwise. It returns how many nodes there are
 // then.
 func (g *Gate) addSilent(asked map[string]bool, nodes int, paths []v1alpha1.Path) int {
-	now, silent := g.Actor.Clock.Now(), askReports*path.ReportEvery(nodes)
+	now, silent := g.Actor.Clock.Now(), askReports*g.Actor.reported(nodes).every
 	for _, node := range loss.Sources(paths) {
 		if g.Actor.heard.Silent(node, now) > silent {
 			asked[node] = true
@@ -68,7 +68,7 @@ const askReports = 2
 // ask asks the nodes for a report after they have measured for a while, and returns the number of the question; 0 if it
 // is not time to ask. If an answer is missing when all should be there, it asks them to report often: a path may lack
 // evidence. Who is not asked, since the API server refuses or has no such plan, reports at its own pace, for which the
-// gate waits: that is no failure.
+// gate waits (gatePatience): two reports take up to three intervals, 60 s in a large cluster. That is no failure.
 func (k *asking) ask(ctx context.Context, a *Actor, measure time.Duration) (number int64) {
 	now := a.Clock.Now()
 	if k.every == 0 || now.Before(k.again) {

@@ -306,14 +306,15 @@ func TestGateAsksAll(t *testing.T) {
 
 // TestGateAsksInVain: agents that do not see what is asked report at their own pace, and that is waited for.
 func TestGateAsksInVain(t *testing.T) {
-	c := newCrowd(t, 300)
+	const nodes = 500 // more report no less often
+	c := newCrowd(t, nodes)
 	c.deaf = true
 	c.dynamic.PrependReactor("patch", "probeplans", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("refused")
 	})
 	gate := &Gate{Actor: c.Actor, Since: []v1alpha1.ProbeReport{}}
 	for _, near := range []bool{true, false} {
-		if why, pass, took := c.ask(gate, near); !pass || took < 10*time.Second || took > 3*path.ReportEvery(300) {
+		if why, pass, took := c.ask(gate, near); !pass || took < 10*time.Second || took > 3*path.ReportEvery(nodes) {
 			t.Errorf("near %t: %t after %s: %s", near, pass, took, why)
 		}
 	}
@@ -334,6 +335,18 @@ func TestGateMissesAnother(t *testing.T) {
 	if why, pass, took := c.ask(gate, true); pass || took < gatePatience || !strings.Contains(why, other+" has ") ||
 		!c.asked[other] || len(c.asked) > 2*(3+32)+1 {
 		t.Errorf("a silent node: %t after %s, %d nodes are asked: %s", pass, took, len(c.asked), why)
+	}
+}
+
+// TestReported: reports are samples where gates compare nodes, and so come more often in a large cluster, and in full.
+func TestReported(t *testing.T) {
+	a := Actor{}
+	if got := a.reported(5000); got != (reports{20 * time.Second, 5 * time.Minute}) {
+		t.Errorf("%+v", got)
+	}
+	a.Measured.Compared = true
+	if got := a.reported(5000); got != (reports{every: 10 * time.Second}) {
+		t.Errorf("where gates compare nodes: %+v", got)
 	}
 }
 

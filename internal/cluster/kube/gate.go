@@ -56,7 +56,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 		return engine.Verdict{Reason: "no path is measured: there is no ProbePlan"}, nil
 	}
 	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake),
-		Changed: gate.Changed, Whole: gate.Result, Quiet: graceReports * path.ReportEvery(len(plans))}
+		Changed: gate.Changed, Whole: gate.Result, Quiet: graceReports * g.Actor.reported(len(plans)).every}
 	if len(gate.Changed) > 0 && limits.MaxLost == 0 {
 		limits.MaxLost = math.MaxInt64 // gaps are bounded, and the comparison decides
 	}
@@ -75,7 +75,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, follow func(context.Cont
 	for i := range plans {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
-	every := path.ReportEvery(len(plans))
+	every := g.Actor.reported(len(plans)).every
 	watch := loss.NewWatch(limits,
 		loss.Evidence{Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked,
 			Every: every, News: path.News(every)})
@@ -231,7 +231,7 @@ func (g *Gate) Look(ctx context.Context, maxLost int64) (Glance, error) {
 		generations[plans[i].Name] = plans[i].Spec.Generation
 	}
 	left, away := g.leaves()
-	every := path.ReportEvery(len(plans))
+	every := g.Actor.reported(len(plans)).every
 	verdict := loss.Judge(loss.Limits{MaxLost: maxLost}, loss.Evidence{Generations: generations,
 		Paths: pathsOf(plans), Since: g.Since, Asked: g.Since, Now: now, Left: away, Every: every,
 		News: path.News(every)})

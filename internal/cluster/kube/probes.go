@@ -70,7 +70,7 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	every := path.News(path.ReportEvery(len(plans)))
+	every := path.News(a.reported(len(plans)).every)
 	stopped := a.Clock.Now().Add(stopWait + every)
 	var silent []path.Silence
 	var since time.Time // only paths that a cluster may lack have not answered
@@ -322,11 +322,10 @@ type reports struct{ every, full time.Duration }
 
 // reported is how often each of so many nodes reports.
 func (a *Actor) reported(nodes int) reports {
-	every := reports{every: path.ReportEvery(nodes)}
-	if !a.Measured.Compared {
-		every.full = path.FullEvery(nodes)
+	if a.Measured.Compared {
+		return reports{every: path.ComparedEvery(nodes)}
 	}
-	return every
+	return reports{every: path.ReportEvery(nodes), full: path.FullEvery(nodes)}
 }
 
 func planOf(node string, generation int64, paths []v1alpha1.Path, every reports) v1alpha1.ProbePlan {

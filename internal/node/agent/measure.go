@@ -139,7 +139,7 @@ func (a *Agent) measure(ctx context.Context) {
 				continue // what is measured is not known yet, nor whether it is what the plan says
 			}
 			due := time.Since(published) >= every-tick(every)/2
-			if !due && time.Since(hurried) < path.News(pace.every) {
+			if !due && time.Since(hurried) < path.News(pace.every)-tick(every)/2 {
 				continue
 			}
 			look(due)

@@ -357,7 +357,8 @@ func newsAtOnce(t *testing.T, fullMillis int64) {
 			return has(5)() && report.Annotations[v1alpha1.AnnotationShort] != ""
 		})
 	}
-	// The first results were news. From here on, a regular report comes every 200 s.
+	// The first results were news. From here on, a regular report comes every 200 s, far
+	// less often than any cluster asks for.
 	time.Sleep(time.Until(begun.Add(path.News(200*time.Second) + time.Second)))
 	lost := time.Now()
 	write(v1alpha1.PathResult{Sent: 8, Answered: 7, Gaps: []v1alpha1.Gap{{From: begun, Millis: 5, Probes: 1}}})

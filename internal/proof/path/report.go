@@ -3,23 +3,32 @@ package path
 import "time"
 
 // ReportEvery keeps the regular reports of a whole cluster at 25 a second or fewer, half of what a run may write by
-// default: every second with few nodes, every 200 s with 5,000. A report costs the API server 6 ms, or 50 ms if many
-// paths lose probes (docs/results.md), which starting pods may need. What is more than a count is told sooner (News),
-// and gates ask for the reports that they need (Asks).
+// default, up to 500 nodes: every second with few nodes, every 20 s with 500. In a larger cluster they come as often,
+// since evidence must not get older, so 5,000 nodes write 250 a second. A report costs the API server 6 ms, or 50 ms if
+// many paths lose probes (docs/results.md), which starting pods may need. What is more than a count is told sooner
+// (News), and gates ask for the reports that they need (Asks).
 func ReportEvery(nodes int) time.Duration {
-	return max(time.Second, time.Duration(nodes)*(time.Second/regularReports))
+	return min(max(time.Second, time.Duration(nodes)*(time.Second/regularReports)), seldomReports)
 }
 
-// regularReports is how many regular reports all nodes write in a second at most.
-const regularReports = 25
+// ComparedEvery is the interval in a plan whose gates compare nodes: each report is a sample of the comparison.
+func ComparedEvery(nodes int) time.Duration { return min(ReportEvery(nodes), seldomCompared) }
+
+const (
+	// regularReports is how many regular reports all nodes write in a second at most, as long as that is often enough.
+	regularReports = 25
+	// The longest intervals.
+	seldomReports  = 20 * time.Second
+	seldomCompared = 10 * time.Second
+)
 
 // newsEvery is the longest time between two reports with news.
 const newsEvery = 10 * time.Second
 
 // News is the time after which a node whose regular reports have an interval has told what is more than a count: a
-// loss, a leak, a stall, a restart, another plan, the first results of a path. It tells at once, unless it has told
-// other news within this time.
-func News(every time.Duration) time.Duration { return min(every, newsEvery) }
+// loss, a leak, a stall, a restart, another plan, the first results of a path. It looks for news every second, and
+// tells them then, unless it has told other news within this time.
+func News(every time.Duration) time.Duration { return max(time.Second, min(every/2, newsEvery)) }
 
 // FullEvery is the longest time between two reports of a node in full: one in 60, or every five minutes. The round
 // trips of paths without losses are as old as that.

@@ -12,15 +12,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// recent is how long a loss counts as present, and a path without new results as measured: reports come every ten
-// seconds, or more often. Where results are counted less often, it is twice that time.
+// recent is how long a loss counts as present: a node tells more of it every ten seconds, or more often. Where results
+// are counted less often, it is twice that time.
 const recent = 15 * time.Second
+
+// within is how long a path without new results counts as measured, and a node's sessions as known: as long as recent,
+// or half as long again as a node may be silent that loses nothing.
+func (b *Board) within(countEvery time.Duration) time.Duration {
+	return max(recent, 2*countEvery, path.ReportEvery(len(b.plan.Cluster.Nodes))*3/2)
+}
 
 // Board makes the States of one run from what is read of it. It is not safe for several goroutines.
 type Board struct {
@@ -40,7 +47,8 @@ type Board struct {
 	pace     map[string]loss.RoundTrips // of every class, at the results before
 	progress map[string]*progress       // of every path
 	planned  []*progress                // of the paths that must be measured now
-	recent   time.Duration
+	recent   time.Duration              // see recent
+	measures time.Duration              // see within
 	rebase   bool
 	losing   map[string]time.Time // when a class last lost, by the clock of this machine
 	lost     map[string]int64     // the losses of a class at the results before
@@ -101,6 +109,7 @@ func NewBoard(p *plan.Plan) *Board {
 	b := &Board{plan: p, script: run.NewScript(p), nodes: map[string]int{}, pace: map[string]loss.RoundTrips{},
 		progress: map[string]*progress{}, recent: recent, losing: map[string]time.Time{}, lost: map[string]int64{},
 		state: engine.State{Phase: engine.PhaseNew}}
+	b.measures = b.within(0)
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			b.cell(name, wave.Name)
@@ -291,12 +300,13 @@ func (b *Board) countClasses(first bool, newest, at time.Time) {
 // whose agent has ended, or of a path that was removed, stay open for ever.
 func (b *Board) continues(p *loss.PathAccount, gap loss.Gap, at time.Time) bool {
 	newest := p.Results[len(p.Results)-1].Open
-	return newest != nil && newest.From.Equal(gap.From) && b.fresh(b.progress[p.ID], at)
+	known := b.progress[p.ID]
+	return newest != nil && newest.From.Equal(gap.From) && !known.grew.IsZero() && at.Sub(known.grew) < b.recent
 }
 
 // fresh says whether a path's results have grown recently.
 func (b *Board) fresh(p *progress, at time.Time) bool {
-	return !p.grew.IsZero() && at.Sub(p.grew) < b.recent
+	return !p.grew.IsZero() && at.Sub(p.grew) < b.measures
 }
 
 // silent counts the paths that must be measured now, but have no new results, and names the nodes on which they
@@ -319,7 +329,7 @@ func (b *Board) quiet(at time.Time) map[*progress]bool {
 	}
 	all := map[*progress]bool{}
 	for _, p := range b.planned {
-		if !b.fresh(p, at) && !(p.denied && p.sent == 0 && reports[p.node] && at.Sub(p.first) < b.recent) {
+		if !b.fresh(p, at) && !(p.denied && p.sent == 0 && reports[p.node] && at.Sub(p.first) < b.measures) {
 			all[p] = true
 		}
 	}
@@ -328,7 +338,7 @@ func (b *Board) quiet(at time.Time) map[*progress]bool {
 
 // State is what is known at a time of this machine's clock.
 func (b *Board) State(about About, at time.Time) *State {
-	b.recent, b.at = max(recent, 2*about.CountEvery), at
+	b.recent, b.measures, b.at = max(recent, 2*about.CountEvery), b.within(about.CountEvery), at
 	s := &State{Nodes: b.cells, Lines: b.lines, Strip: b.strip, Steps: make([]Mark, len(b.plan.Steps)),
 		Timeline: b.past.show(b.script, b.plan.Foreign(), about.Unseen)}
 	stand := engine.Judge(b.plan.Steps, b.state, about.Held)
@@ -364,7 +374,7 @@ func (b *Board) State(about About, at time.Time) *State {
 			now.DoneNodes++
 		}
 	}
-	s.BGP = b.bgp.show(now.Over, b.recent, at)
+	s.BGP = b.bgp.show(now.Over, b.measures, at)
 	b.judge(&now, about, at)
 	if about.Unread != "" {
 		now.Remarks = append(now.Remarks, about.Unread)

@@ -307,6 +307,31 @@ func TestSlowCount(t *testing.T) {
 	}
 }
 
+// TestSeldomReports: in a cluster whose nodes report every 20 s, paths that lose nothing count as measured all the
+// time, and those of a node that says nothing for half as long again do not.
+func TestSeldomReports(t *testing.T) {
+	r := webtest.New(t, 3)
+	for len(r.Plan.Cluster.Nodes) < 500 {
+		r.Plan.Cluster.Nodes = append(r.Plan.Cluster.Nodes, r.Plan.Cluster.Nodes[0])
+	}
+	feed := web.NewFeed(r.Plan)
+	for second := 10; second < 110; second++ {
+		at := r.Begin.Add(time.Duration(second) * time.Second)
+		feed.Publish(web.About{Held: true}, at, func(b *web.Board) {
+			if second%20 == 10 && second < 60 {
+				b.Measure(r.Evidence(at), r.Paths, at)
+			}
+		})
+		want := "good"
+		if second < 30 || second >= 80 {
+			want = "none"
+		}
+		if now := feed.State().Now; now.Tone != want {
+			t.Errorf("at %d s: %s: %s", second, now.Tone, now.Loss)
+		}
+	}
+}
+
 // TestDenied: answers on a denied path are called by their name.
 func TestDenied(t *testing.T) {
 	r := webtest.New(t, 3)

@@ -95,7 +95,7 @@ func (b *Board) Hear(reports []v1alpha1.ProbeReport, at time.Time) {
 		}
 		s.heard[reports[i].Name] = one
 	}
-	s.show(b.state.Over(), b.recent, at)
+	s.show(b.state.Over(), b.measures, at)
 }
 
 // show is what is known at a time of this machine's clock; nil as long as nothing asks for sessions.

@@ -62,11 +62,11 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestRow: a row has as many columns as its head, and requests by verb for each node.
+// TestRow: a row has as many columns as its head, requests by verb for each node, and no leases among its writes.
 func TestRow(t *testing.T) {
 	report := Report{Nodes: 10, Pods: 200, Times: 0.1, Estimate: 200 * time.Second,
 		Apply: Run{Took: 100 * time.Second, Said: "  1.0 gate: pass\n"},
-		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "GET pods": 900},
+		Load: Load{Requests: map[string]float64{"PATCH probereports": 400, "GET pods": 900, "PUT leases": 700},
 			Theseus: map[string]float64{"GET leases": 40, "GET pods": 10, "POST nodetasks": 5}},
 		Usage: map[string]Usage{"nodes": {CPU: 20 * time.Second, Peak: 100 << 20}}}
 	row := report.Row()
