@@ -60,6 +60,9 @@ func rules(p *kind.Plan) ([]kind.Rule, error) {
 		return nil, nil
 	}
 	u := newUpgrading(p)
+	if p.Upgrade.Leading && len(u.deployments) == 0 {
+		return nil, fmt.Errorf("no Deployment becomes %s before the agents", p.Upgrade.To)
+	}
 	return []kind.Rule{{Before: u.begin, Act: func(_ *step.Step, a *step.Action) error { return u.act(a) },
 		After: u.gated, Undo: u.takenBack, End: u.end}}, nil
 }

@@ -44,6 +44,9 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err := versions(found.Version, wanted.version()); err != nil {
 		return nil, cni.OfManifest(err)
 	}
+	if err := beside(snapshot, agent.Namespace); err != nil {
+		return nil, err
+	}
 	live := read(snapshot.ConfigMap(agent.Namespace, configName))
 	if err := wanted.sameNetwork(live, found); err != nil {
 		return nil, err
@@ -55,7 +58,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err != nil {
 		return nil, err
 	}
-	u, err := wanted.upgrade(snapshot, found, object)
+	u, err := wanted.upgrade(snapshot, found, object, live)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +85,10 @@ func renewed(documents []unstructured.Unstructured) (m *manifest, trial []unstru
 		return nil, nil, refuse(fmt.Sprintf("the manifest contains %s %s, and policies take effect on all nodes at "+
 			"once", m.policies[0].GetKind(), m.policies[0].GetName()), "apply policies separately from the upgrade")
 	}
+	if len(m.definitions) > 0 {
+		return nil, nil, refuse("the manifest contains CustomResourceDefinition "+m.definitions[0].GetName()+
+			", and Cilium's operator makes the CRDs of its version", "remove the CRDs from the manifest")
+	}
 	for i := range m.objects {
 		object := &m.objects[i]
 		switch object.GetKind() {
@@ -89,14 +96,11 @@ func renewed(documents []unstructured.Unstructured) (m *manifest, trial []unstru
 			"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "IngressClass", "GatewayClass":
 		case "Deployment":
 			if object.GetName() == meshName {
-				return nil, nil, refuse("Deployment "+meshName+" connects the cluster to others of a cluster mesh, "+
-					"whose versions Theseus does not know", byHelm)
+				return nil, nil, meshed()
 			}
 		case "DaemonSet":
 			if object.GetName() == proxyName {
-				return nil, nil, refuse("DaemonSet "+proxyName+" is Cilium's L7 proxy: connections through it are "+
-					"reset when it restarts, and Theseus was never run with it", byHelm+"; without L7 policies, "+
-					"Gateways and Ingresses, set envoy.enabled=false and l7Proxy=false on the installed release first")
+				return nil, nil, external()
 			}
 			if object != m.agent {
 				return nil, nil, refuse("the manifest contains a second DaemonSet, "+object.GetName(),
@@ -108,6 +112,33 @@ func renewed(documents []unstructured.Unstructured) (m *manifest, trial []unstru
 		}
 	}
 	return m, trial, nil
+}
+
+// beside refuses a cluster with a proxy or a cluster mesh that the manifest may lack: they would stay in the old
+// version.
+func beside(snapshot *cluster.Snapshot, namespace string) error {
+	for i := range snapshot.DaemonSets {
+		if d := &snapshot.DaemonSets[i]; d.Namespace == namespace && d.Name == proxyName {
+			return external()
+		}
+	}
+	for i := range snapshot.Deployments {
+		if d := &snapshot.Deployments[i]; d.Namespace == namespace && d.Name == meshName {
+			return meshed()
+		}
+	}
+	return nil
+}
+
+func meshed() error {
+	return refuse("Deployment "+meshName+" connects the cluster to others of a cluster mesh, whose versions Theseus "+
+		"does not know", byHelm)
+}
+
+func external() error {
+	return refuse("DaemonSet "+proxyName+" is Cilium's L7 proxy: connections through it are reset when it restarts, "+
+		"and Theseus was never run with it", byHelm+"; without L7 policies, Gateways and Ingresses, set "+
+		"envoy.enabled=false and l7Proxy=false on the installed release first")
 }
 
 // preflight is how the names of the objects of the chart's pre-flight check begin. Its DaemonSet pulls the agent's
@@ -153,11 +184,69 @@ func versions(from, to string) error {
 // forming are the keys that decide where packets go, or who may send them: an agent with another value would leave the
 // agents of other nodes, or would drop what it let through before.
 func forming() []string {
-	return append(telling(), "ipam", "cluster-pool-ipv4-cidr", "cluster-pool-ipv4-mask-size", "cluster-pool-ipv6-cidr",
+	return append(telling(), "allow-localhost", "bpf-lb-mode", "enable-l7-proxy", "ipam", "node-port-range",
+		"cluster-pool-ipv4-cidr", "cluster-pool-ipv4-mask-size", "cluster-pool-ipv6-cidr",
 		"cluster-pool-ipv6-mask-size", "cluster-id", "cluster-name", "datapath-mode", "enable-bpf-masquerade",
 		"enable-endpoint-routes", "enable-host-firewall", "enable-ipsec", "enable-ipv4", "enable-ipv4-masquerade",
 		"enable-ipv6", "enable-ipv6-masquerade", "enable-k8s-networkpolicy", "enable-policy", "enable-wireguard",
-		"identity-allocation-mode", "ipv4-native-routing-cidr", "labels", "mtu", "policy-audit-mode", "tunnel")
+		"identity-allocation-mode", "ipv4-native-routing-cidr", "ipv6-native-routing-cidr", "labels", "mtu",
+		"policy-audit-mode", "tunnel",
+		// an agent replaces a map of another size, and with it the connections in it
+		"bpf-ct-global-any-max", "bpf-ct-global-tcp-max", "bpf-nat-global-max", "bpf-neigh-global-max",
+		"bpf-lb-affinity-map-max", "bpf-lb-maglev-map-max", "bpf-lb-map-max", "bpf-lb-rev-nat-map-max",
+		"bpf-lb-service-backend-map-max", "bpf-lb-service-map-max", "bpf-lb-source-range-map-max",
+		"bpf-map-dynamic-size-ratio", "bpf-policy-map-max", "preallocate-bpf-maps")
+}
+
+// features are keys of what Cilium does only if it is told to; without one, and with "false", it is off.
+func features() []string {
+	return []string{"auto-direct-node-routes", "devices", "direct-routing-device", "egress-masquerade-interfaces",
+		"enable-bgp-control-plane", "enable-egress-gateway", "enable-gateway-api",
+		"enable-ingress-controller", "enable-ip-masq-agent",
+		"enable-ipv4-egress-gateway", "enable-l2-announcements", "enable-l2-pod-announcements",
+		"enable-local-redirect-policy", "enable-ztunnel", "external-envoy-proxy", "policy-cidr-match-mode"}
+}
+
+// begun are keys that a newer chart writes as "true" without a value of the user's, and an older one does not know.
+func begun() []string {
+	return []string{"clustermesh-default-global-namespace", "clustermesh-mcs-api-install-crds", "enable-drift-checker",
+		"enable-dynamic-config", "enable-lb-ipam", "enable-no-service-endpoints-routable",
+		"enable-non-default-deny-policies", "enable-policy-secrets-sync", "enable-source-ip-verification",
+		"policy-default-local-cluster", "policy-secrets-only-from-secrets-namespace"}
+}
+
+// harmless reports keys whose values have no effect on packets that no L7 proxy handles, and those of options that
+// Cilium removed because they are always on.
+func harmless(key string) bool {
+	for _, prefix := range []string{"debug", "dnsproxy-", "envoy-", "hubble-", "k8s-client-", "metrics", "monitor-",
+		"operator-", "prometheus-", "proxy-", "tofqdns-"} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"cilium-endpoint-gc-interval", "cni-log-file", "enable-hubble", "enable-metrics",
+		"enable-k8s-terminating-endpoint", "enable-runtime-device-detection", "enable-svc-source-range-check",
+		"enable-tunnel-big-tcp", "identity-gc-interval", "identity-heartbeat-timeout", "nodes-gc-interval",
+		"unmanaged-pod-watcher-interval"}, key)
+}
+
+// changes reports whether a key makes another network of the one that runs. A key that a version adds has a default of
+// that version, and does not.
+func changes(key string, live, wanted settings) bool {
+	from, was := live[key]
+	to, is := wanted[key]
+	off := func(value string) bool { return value == "" || value == "false" }
+	switch {
+	case from == to || harmless(key):
+		return false
+	case slices.Contains(forming(), key):
+		return true
+	case slices.Contains(features(), key), strings.Contains(key, "encryption-strict"):
+		return !off(from) || !off(to)
+	case was && is:
+		return true
+	}
+	return was && from == "true" && !slices.Contains(begun(), key)
 }
 
 // sameNetwork refuses manifests that change more than the version.
@@ -171,8 +260,8 @@ func (m *manifest) sameNetwork(live settings, found *cni.Installation) error {
 			labels, found.Selector), "the labels of a DaemonSet cannot be changed")
 	}
 	wanted := m.settings()
-	for _, key := range forming() {
-		if live[key] != wanted[key] {
+	for _, key := range keysOf(live, wanted) {
+		if changes(key, live, wanted) {
 			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q",
 				key, live[key], wanted[key]), "render the chart with the values of the installed release (helm get "+
 				"values cilium) and upgradeCompatibility, or change the setting with a separate plan")
@@ -184,12 +273,7 @@ func (m *manifest) sameNetwork(live settings, found *cni.Installation) error {
 // turned lists the settings that the other version's chart adds, removes or changes.
 func turned(live, wanted settings) []string {
 	var all []string
-	keys := maps.Clone(live)
-	if keys == nil {
-		keys = settings{}
-	}
-	maps.Copy(keys, wanted)
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range keysOf(live, wanted) {
 		from, was := live[key]
 		to, is := wanted[key]
 		switch {
@@ -202,6 +286,13 @@ func turned(live, wanted settings) []string {
 		}
 	}
 	return all
+}
+
+// keysOf lists the keys of both, in order.
+func keysOf(live, wanted settings) []string {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(live)), maps.Keys(wanted))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // noProxylib is the first release whose proxy does not parse other protocols than HTTP and DNS.
@@ -238,7 +329,7 @@ func proxied(snapshot *cluster.Snapshot, to string) error {
 	return nil
 }
 
-// l7 lists the protocols of a policy's L7 rules, each once.
+// l7 lists the protocols of a policy's L7 rules, and what else sends its packets through the proxy, each once.
 func l7(policy *unstructured.Unstructured) []string {
 	specs, _, _ := unstructured.NestedSlice(policy.Object, "specs")
 	if spec, ok, _ := unstructured.NestedMap(policy.Object, "spec"); ok {
@@ -254,6 +345,11 @@ func l7(policy *unstructured.Unstructured) []string {
 				ports, _ := entry["toPorts"].([]any)
 				for _, port := range ports {
 					port, _ := port.(map[string]any)
+					for _, field := range []string{"listener", "originatingTLS", "serverNames", "terminatingTLS"} {
+						if port[field] != nil {
+							found[field] = true
+						}
+					}
 					rules, _ := port["rules"].(map[string]any)
 					for protocol := range rules {
 						found[protocol] = true
@@ -267,16 +363,19 @@ func l7(policy *unstructured.Unstructured) []string {
 
 // upgrade makes the changes between what runs and a manifest.
 func (m *manifest) upgrade(snapshot *cluster.Snapshot, found *cni.Installation,
-	live *unstructured.Unstructured) (*cni.Upgrade, error) {
+	agent *unstructured.Unstructured, live settings) (*cni.Upgrade, error) {
 	next, s := *found, m.settings()
 	next.Version, next.Untried = m.version(), ""
 	next.ConfFolder = cni.HostFolderIn(m.agent, strings.TrimSuffix(confDir, "/"))
 	next.PluginFolder = cni.HostFolderIn(m.agent, pluginDir)
-	next.NeverRun = append(s.traitsNeverRun(), s.neverRun()...)
+	// what was on, and what will be
+	next.NeverRun = slices.Concat(live.traitsNeverRun(), s.traitsNeverRun(), live.neverRun(), s.neverRun())
+	slices.Sort(next.NeverRun)
+	next.NeverRun = slices.Compact(next.NeverRun)
 	next.Defect = s.stale(next.Version)
-	u := &cni.Upgrade{Installation: next, Definitions: m.definitions, Leading: true}
-	u.Agent = cni.TemplateForm(live, m.agent, found.Version, next.Version)
-	u.Hold, u.Unhold, u.Resume = cni.Strategies(live, m.agent)
+	u := &cni.Upgrade{Installation: next, Leading: true}
+	u.Agent = cni.TemplateForm(agent, m.agent, found.Version, next.Version)
+	u.Hold, u.Unhold, u.Resume = cni.Strategies(agent, m.agent)
 	for i := range m.objects {
 		switch object := &m.objects[i]; object.GetKind() {
 		case "DaemonSet", "Secret": // Helm makes new certificates each time, and those of now remain valid

@@ -2,6 +2,7 @@ package cilium_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,17 @@ func policy(t *testing.T, kind, rules string) unstructured.Unstructured {
 		"spec: {endpointSelector: {}, ingress: [{toPorts: [{ports: [{port: '80'}], rules: "+rules+"}]}]}\n"))[0]
 }
 
+// set changes a setting of the cluster.
+func set(key, value string) func(*cluster.Snapshot) {
+	return func(s *cluster.Snapshot) {
+		for i := range s.ConfigMaps {
+			if s.ConfigMaps[i].Name == "cilium-config" {
+				s.ConfigMaps[i].Data[key] = value
+			}
+		}
+	}
+}
+
 func TestUpgradeRefused(t *testing.T) {
 	text := chart(t, "v1.20.2")
 	replaced := func(old, with string) string {
@@ -88,6 +100,9 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 	with := func(o unstructured.Unstructured) func(*cluster.Snapshot) {
 		return func(s *cluster.Snapshot) { s.Other = append(s.Other, o) }
+	}
+	added := func(key, value string) string {
+		return replaced(`enable-ipv4: "true"`, fmt.Sprintf("enable-ipv4: \"true\"\n  %s: %q", key, value))
 	}
 	for name, test := range map[string]struct {
 		from, manifest string
@@ -128,6 +143,28 @@ func TestUpgradeRefused(t *testing.T) {
 			relay.Name = "hubble-relay"
 			s.Deployments = append(s.Deployments, relay)
 		}, "hubble-relay runs, and the manifest lacks it"},
+		"a cluster mesh runs": {"v1.19.6", text, func(s *cluster.Snapshot) {
+			mesh := s.Deployments[0]
+			mesh.Name = "clustermesh-apiserver"
+			s.Deployments = append(s.Deployments, mesh)
+		}, "cluster mesh"},
+		"Envoy runs": {"v1.19.6", text, func(s *cluster.Snapshot) {
+			proxy := *s.DaemonSets[0].DeepCopy()
+			proxy.Name, proxy.Spec.Template.Spec.Containers[0].Name = "cilium-envoy", "cilium-envoy"
+			s.DaemonSets = append(s.DaemonSets, proxy)
+		}, "L7 proxy"},
+		"a CRD": {"v1.19.6", text + "\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
+			"metadata: {name: ciliumnodes.cilium.io}\n", nil, "CustomResourceDefinition ciliumnodes.cilium.io"},
+		"server names": {"v1.19.6", text, with(cnitest.Documents(t, []byte("apiVersion: cilium.io/v2\n"+
+			"kind: CiliumNetworkPolicy\nmetadata: {name: tls}\n"+
+			"spec: {egress: [{toPorts: [{serverNames: [a.example]}]}]}\n"))[0]), "has L7 rules (serverNames)"},
+		"BGP goes":           {"v1.19.6", text, set("enable-bgp-control-plane", "true"), "enable-bgp-control-plane is"},
+		"BGP comes":          {"v1.19.6", added("enable-bgp-control-plane", "true"), nil, `would be "true"`},
+		"a range goes":       {"v1.19.6", text, set("ipv4-native-routing-cidr", "10.0.0.0/8"), "ipv4-native"},
+		"map sizes":          {"v1.19.6", added("bpf-ct-global-tcp-max", "1000"), nil, "bpf-ct-global-tcp-max"},
+		"strict":             {"v1.19.6", text, set("encryption-strict-egress-cidr", "10.0.0.0/16"), "strict-egress"},
+		"an unknown setting": {"v1.19.6", text, set("enable-what-comes", "true"), "enable-what-comes"},
+		"an unknown value":   {"v1.19.6", added("what-comes", "b"), set("what-comes", "a"), `what-comes is "a" and`},
 		"HTTP rules": {"v1.19.6", text, with(policy(t, "CiliumNetworkPolicy", "{http: [{method: GET}]}")),
 			"has L7 rules (http)"},
 		"DNS rules of the cluster": {"v1.19.6", text, with(policy(t, "CiliumClusterwideNetworkPolicy", "{dns: [{}]}")),
@@ -138,13 +175,7 @@ func TestUpgradeRefused(t *testing.T) {
 			"configures Cilium's proxy"},
 		"chained": {"v1.19.6", replaced(`cni-exclusive: "true"`, "cni-chaining-mode: aws-cni"), nil,
 			"cni-chaining-mode"},
-		"WireGuard": {"v1.19.6", text, func(s *cluster.Snapshot) {
-			for i := range s.ConfigMaps {
-				if s.ConfigMaps[i].Name == "cilium-config" {
-					s.ConfigMaps[i].Data["enable-wireguard"] = "true"
-				}
-			}
-		}, `enable-wireguard is "true" and would be ""`},
+		"WireGuard": {"v1.19.6", text, set("enable-wireguard", "true"), `enable-wireguard is "true" and would be ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, err := upgraded(t, test.from, test.manifest, test.change)
@@ -161,24 +192,27 @@ func TestUpgradeNeverRun(t *testing.T) {
 	manifest := strings.ReplaceAll(chart(t, "v1.20.2"), `enable-ipv4: "true"`,
 		"enable-ipv4: \"true\"\n  enable-ipsec: \"true\"")
 	u, err := upgraded(t, "v1.19.6", manifest, func(s *cluster.Snapshot) {
-		for i := range s.ConfigMaps {
-			if s.ConfigMaps[i].Name == "cilium-config" {
-				s.ConfigMaps[i].Data["enable-ipsec"] = "true"
-			}
-		}
+		set("enable-ipsec", "true")(s)
+		set("enable-hubble", "true")(s)             // goes
+		set("enable-bgp-control-plane", "false")(s) // as without it
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "that encrypts traffic between its nodes by IPsec (enable-ipsec)"
-	if got := u.Installation.NeverRun; !slices.Contains(got, want) {
-		t.Errorf("%q", got)
+	for _, want := range []string{"that encrypts traffic between its nodes by IPsec (enable-ipsec)",
+		"with Hubble (enable-hubble)"} {
+		if got := u.Installation.NeverRun; !slices.Contains(got, want) {
+			t.Errorf("%q", got)
+		}
 	}
 }
 
 // TestInstallRefusesL7: next to another network, neither L7 policies nor a cluster mesh.
 func TestInstallRefusesL7(t *testing.T) {
 	for want, object := range map[string]string{
+		"has L7 rules (listener, originatingTLS, terminatingTLS)": "apiVersion: cilium.io/v2\n" +
+			"kind: CiliumNetworkPolicy\nmetadata: {name: x, namespace: shop}\nspec: {egress: [{toPorts: " +
+			"[{listener: {name: a}, originatingTLS: {}, terminatingTLS: {}}]}]}\n",
 		"has L7 rules (http)": "apiVersion: cilium.io/v2\nkind: CiliumNetworkPolicy\n" +
 			"metadata: {name: x, namespace: shop}\nspec: {ingress: [{toPorts: [{rules: {http: [{}]}}]}]}\n",
 		"a cluster mesh": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: clustermesh-apiserver}\n",

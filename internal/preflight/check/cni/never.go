@@ -81,7 +81,7 @@ func never(pass *check.Pass) []finding.Finding {
 			add(pass.Target, "no change to %s %s was ever run", pass.Target.Title(), setting)
 		}
 	}
-	source, upgraded := pass.Source, pass.InPlace() && pass.Change.To != ""
+	source, upgraded := pass.Source, upgrades(pass)
 	caps := source.Capabilities
 	switch {
 	case source.CNI == "calico" && onBPF(pass):
@@ -106,6 +106,11 @@ func never(pass *check.Pass) []finding.Finding {
 		add(source, "no change from %s to %s by surge was ever run", source.CNI, pass.Change.To)
 	}
 	return found
+}
+
+// upgrades reports a change to another version of the present network. --strategy upgrade needs no --to.
+func upgrades(pass *check.Pass) bool {
+	return pass.InPlace() && (pass.Change.To != "" || pass.Change.Strategy == "upgrade")
 }
 
 // kindnetd says what a change from kindnet was run with: a program in the place of its daemon.

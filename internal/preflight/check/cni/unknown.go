@@ -47,7 +47,7 @@ func unknown(pass *check.Pass) []finding.Finding {
 		f := finding.Finding{ID: unknownID, Severity: finding.Info,
 			Subject: finding.Subject{Kind: "Network", Name: network.CNI}, Message: network.Untried,
 			Fix: "leave it as it is. To change it, " + network.Way()}
-		if pass.Change.To != "" && !pass.InPlace() {
+		if pass.Change.To != "" && !pass.InPlace() || upgrades(pass) && network.Instead != "" {
 			f.Severity = finding.Block
 		}
 		found = append(found, f)

@@ -116,7 +116,7 @@ func kernel(pass *check.Pass) []finding.Finding {
 		})
 	}
 	if pass.Target.CNI == "cilium" {
-		found = append(found, bpf(pass)...)
+		found = append(found, bpf(pass, need.least != "")...)
 	}
 	return found
 }
@@ -134,8 +134,9 @@ func backported(kernel string) bool {
 	return err == nil && build >= 553
 }
 
-// bpf reports nodes whose kernels do not take Cilium's programs, or may refuse some.
-func bpf(pass *check.Pass) []finding.Finding {
+// bpf reports nodes whose kernels do not take Cilium's programs, or may refuse some. typed: the requirements of this
+// version name the types of kernels (BTF), which was read for those of 1.19 and later.
+func bpf(pass *check.Pass, typed bool) []finding.Finding {
 	var without, untyped, locked []string
 	for i := range pass.Snapshot.Facts {
 		facts := &pass.Snapshot.Facts[i]
@@ -161,8 +162,12 @@ func bpf(pass *check.Pass) []finding.Finding {
 	const boot = "boot a kernel of your distribution that has it, such as its default kernel"
 	add(without, finding.Block, boot, "the kernels of %s have no system call bpf (CONFIG_BPF_SYSCALL), so Cilium's "+
 		"agent cannot start there", cluster.Count(len(without), "node"))
-	add(untyped, finding.Block, boot, "the kernels of %s do not describe their types (CONFIG_DEBUG_INFO_BTF, "+
-		"/sys/kernel/btf/vmlinux), which Cilium requires", cluster.Count(len(untyped), "node"))
+	severity, who := finding.Block, "which Cilium requires"
+	if !typed {
+		severity, who = finding.Warn, "which Cilium requires from 1.19 on; whether older versions do is not known"
+	}
+	add(untyped, severity, boot, "the kernels of %s do not describe their types (CONFIG_DEBUG_INFO_BTF, "+
+		"/sys/kernel/btf/vmlinux), %s", cluster.Count(len(untyped), "node"), who)
 	add(locked, finding.Warn, "boot with lockdown=integrity, or try Cilium on one such node first",
 		"the kernels of %s are in lockdown mode confidentiality, in which BPF programs cannot read the kernel's "+
 			"memory; Cilium was never run there", cluster.Count(len(locked), "node"))
