@@ -5,16 +5,37 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/canal"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// narrowPools is a CRD of pools with few of their fields.
+const narrowPools = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ippools.crd.projectcalico.org}
+spec:
+  group: crd.projectcalico.org
+  names: {kind: IPPool, plural: ippools}
+  versions:
+    - name: v1
+      served: true
+      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
+        cidr: {type: string}, vxlanMode: {type: string}, ipipMode: {type: string}, natOutgoing: {type: boolean}}}}}}
+`
+
 // fromCanal is a change from Canal.
 func fromCanal(t testing.TB) *request {
 	r := flannelToCalico(t)
 	r.snapshot, r.drivers = cnitest.Shape(t, "canal"), append(r.drivers, canal.Driver{})
+	// of the pool in the cluster, nothing may be lost
+	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(string(cnitest.Text(t, "calico-manifest.yaml")),
+		"openAPIV3Schema: {type: object}",
+		"openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}")))
 	return r
 }
 
@@ -98,6 +119,32 @@ func TestFromCanal(t *testing.T) {
 	old.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Image = "quay.io/calico/node:v3.99.0"
 	if _, err := old.make(); err == nil || !strings.Contains(err.Error(), "v3.99.0 already") {
 		t.Errorf("an older Calico: %v", err)
+	}
+	const byDigest = "calico/node@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	digest := fromCanal(t)
+	digest.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Image = "quay.io/" + byDigest
+	if _, err := digest.make(); err == nil || !strings.Contains(err.Error(), "which version runs") {
+		t.Errorf("a Canal by digest: %v", err)
+	}
+	digest = fromCanal(t)
+	digest.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(
+		string(cnitest.Text(t, "calico-manifest.yaml")), "calico/node:v3.31.0", byDigest)))
+	if _, err := digest.make(); err == nil || !strings.Contains(err.Error(), "which version it is") {
+		t.Errorf("a manifest by digest: %v", err)
+	}
+	lossy := fromCanal(t)
+	lossy.snapshot.Other[0].Object["spec"].(map[string]any)["fromLater"] = true
+	lossy.options.Manifest = append(lossy.options.Manifest, cnitest.Documents(t, []byte(narrowPools))...)
+	if _, err := lossy.make(); err == nil || !strings.Contains(err.Error(), "fromLater") {
+		t.Errorf("CRDs without a field that is in use: %v", err)
+	}
+
+	set := fromCanal(t)
+	felix := &set.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
+	felix.Env = append(felix.Env, corev1.EnvVar{Name: "FELIX_CHAININSERTMODE", Value: "Append"},
+		corev1.EnvVar{Name: "FELIX_IPTABLESREFRESHINTERVAL", Value: "60"})
+	if got := mustMake(t, set).Target.NeverRun; len(got) != 1 || !strings.Contains(got[0], "(FELIX_CHAININSERTMODE)") {
+		t.Errorf("settings that would be lost: %q", got)
 	}
 }
 

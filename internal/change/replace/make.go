@@ -124,6 +124,11 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 	if err != nil {
 		return nil, outlook, fmt.Errorf("install %s: %w", driver.Name(), err)
 	}
+	if source.Cession != nil { // the manifest's CRDs take the place of those of objects that are in use
+		if err := cni.Lossless(target.Definitions, snapshot.Other); err != nil {
+			return nil, outlook, err
+		}
+	}
 	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
 		return nil, outlook, kind.Refuse("give the manifest of the version that you want",
 			"the manifest installs %s %s, not %s", change.To, have, want)

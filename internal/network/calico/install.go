@@ -70,6 +70,7 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		target.Discard = append(target.Discard, step.RefOf(&joint.objects[i]))
 	}
 	if takesOver(request.Source) {
+		target.Installation.NeverRun = final.unlike(request.Source)
 		target.Pools = final.ownPool(request, api)
 		for _, pool := range target.Pools {
 			target.Installation.Parts = slices.Insert(target.Installation.Parts, 0, step.RefOf(&pool))
@@ -121,14 +122,40 @@ func canTakeOver(request cni.Request) error {
 		return err
 	}
 	image, _ := cni.FindContainer(m.agent, "containers", agentName)["image"].(string)
-	wanted, errWanted := version.ParseSemantic(cluster.ImageOf(image).Tag)
-	present, errPresent := version.ParseSemantic(request.Source.Version)
-	if errWanted == nil && errPresent == nil && wanted.LessThan(present) {
+	present, err := version.ParseSemantic(request.Source.Version)
+	if err != nil {
+		return refuse(fmt.Sprintf("the image of Calico's agent in %s does not say which version runs: %q", name,
+			request.Source.Version), "use images whose tags are versions, such as v3.31.0")
+	}
+	wanted, err := version.ParseSemantic(cluster.ImageOf(image).Tag)
+	if err != nil {
+		return refuse(fmt.Sprintf("the image of %s in the manifest does not say which version it is: %q", agentName,
+			cluster.ImageOf(image).Tag), "use images whose tags are versions, such as v3.31.0")
+	}
+	if wanted.LessThan(present) {
 		return refuse(fmt.Sprintf("the manifest installs Calico %s, and %s has %s already: the older CRDs would take "+
 			"fields from policies", cluster.ImageOf(image).Tag, name, request.Source.Version),
 			"give the manifest of "+request.Source.Version+" or later")
 	}
 	return nil
+}
+
+// unlike names the settings of an agent in place that Calico's agent of the manifest would not have, or have with
+// another value.
+func (m *manifest) unlike(source *cni.Installation) []string {
+	agent := cni.FindContainer(m.agent, "containers", agentName)
+	var names []string
+	for name, value := range source.Cession.Settings {
+		own := m.env(agent, name)
+		if findEnv(agent, name) == nil || value != "" && own != "" && !strings.EqualFold(value, own) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{"without settings that the agent of " + source.Title() + " has (" + strings.Join(names, ", ") + ")"}
 }
 
 // ownPool is the pool that calico-node would make if the cluster had none. The agent of a network that only takes

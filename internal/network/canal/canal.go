@@ -26,6 +26,8 @@ const (
 	configName = "canal-config"
 	confName   = "10-canal.conflist"
 	confVar    = "CNI_CONF_NAME"
+	typhaName  = "calico-typha"
+	typhaVar   = "FELIX_TYPHAK8SSERVICENAME"
 	network    = "k8s-pod-network" // to the plugins
 	poolName   = "default-ipv4-ippool"
 )
@@ -118,7 +120,10 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	_, cidrs, problems := flannel.Tunnels(config, agent, conf)
 	found.PodCIDRs, found.Problems = cidrs, append(found.Problems, problems...)
-	found.Untried, found.Instead = untried(snapshot, found, name, felix)
+	found.Untried, found.Instead = untried(snapshot, found, config, felix)
+	if found.Untried == noPool {
+		found.Problems = append(found.Problems, noPool)
+	}
 	caps := &found.Capabilities
 	caps.ReplacesKubeProxy = onBPF(snapshot, felix)
 	folder := files(snapshot, caps)
@@ -134,13 +139,17 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	return found
 }
 
+// noPool is said of a Canal whose agents have made no pool.
+const noPool = "no IPPool for IPv4 exists, though the agents of Canal make one, and Theseus was never run without it"
+
 // elsewhere is what to do about a Canal that Theseus does not change.
 const elsewhere = cni.Elsewhere + "; or use Calico's own migration from flannel and Canal, which drains nodes one by " +
 	"one, and measure it: theseus guard start before, theseus guard stop after"
 
 // untried says of a Canal that is set up as none was run, what to do.
-func untried(snapshot *cluster.Snapshot, found *cni.Installation, name string,
+func untried(snapshot *cluster.Snapshot, found *cni.Installation, config *corev1.ConfigMap,
 	felix *corev1.Container) (why, instead string) {
+	name := "DaemonSet " + found.Agent.Namespace + "/" + found.Agent.Name
 	if kind := found.Capabilities.Encapsulation; kind != "vxlan" {
 		return fmt.Sprintf("flannel has another backend than vxlan in %s, and Theseus was never run with such a Canal",
 			name), elsewhere
@@ -149,18 +158,42 @@ func untried(snapshot *cluster.Snapshot, found *cni.Installation, name string,
 		return "Calico keeps its objects in an etcd of its own (" + name + "), where Theseus cannot read its policies",
 			elsewhere
 	}
-	own := prefixes(found.PodCIDRs)
+	if typha(snapshot, config, felix) {
+		return "agents of " + name + " may go through Typha (" + typhaName + "), and Theseus was never run with such " +
+				"a Canal", "remove Typha first: set typha_service_name to none in ConfigMap " + config.Namespace + "/" +
+				config.Name + ", restart the agents, and delete Deployment and Service " + typhaName +
+				"; then plan again"
+	}
+	own, four := prefixes(found.PodCIDRs), false
 	for _, pool := range snapshot.Calico("IPPool") {
+		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+		prefix, err := netip.ParsePrefix(cidr)
+		four = four || err == nil && prefix.Addr().Is4()
 		if harmless(&pool, own) {
 			continue
 		}
-		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+		hint := "delete it, as no pod of Canal has an address from it: kubectl delete ippools.crd.projectcalico.org " +
+			pool.GetName() + "; then plan again"
+		if pool.GetName() == poolName { // without any pool, Calico's first agent would make one with a tunnel
+			hint = "take its tunnel away, as no pod of Canal has an address from it: kubectl patch " +
+				"ippools.crd.projectcalico.org " + poolName +
+				` --type merge -p '{"spec":{"vxlanMode":"Never"}}'; then plan again`
+		}
 		return fmt.Sprintf("IPPool %s (%s) would give pods of Calico addresses, or tell Calico how to treat pods of "+
-				"Canal, and Theseus was never run with such a pool", pool.GetName(), cidr),
-			"delete it, as no pod of Canal has an address from it: kubectl delete ippools.crd.projectcalico.org " +
-				pool.GetName() + "; then plan again"
+			"Canal, and Theseus was never run with such a pool", pool.GetName(), cidr), hint
+	}
+	if !four { // Calico's first agent would make one with a tunnel, which Canal's agents on other nodes would use
+		return noPool, "delete one pod of " + name + ": when it starts again, Canal makes its pool " + poolName +
+			"; then plan again"
 	}
 	return "", ""
+}
+
+// typha reports whether Canal's agents read the API through Typha.
+func typha(snapshot *cluster.Snapshot, config *corev1.ConfigMap, felix *corev1.Container) bool {
+	named := func(service string) bool { return service != "" && service != "none" }
+	return named(config.Data["typha_service_name"]) || named(valueOf(felix, typhaVar)) ||
+		slices.ContainsFunc(snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Name == typhaName })
 }
 
 // harmless reports whether a pool is the one that Canal's own agent makes, without a tunnel, or neither gives pods of

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -134,6 +136,14 @@ func TestDetectOddities(t *testing.T) {
 		{"its own pool with a tunnel", func(s *cluster.Snapshot) {
 			s.Other[0].Object["spec"].(map[string]any)["vxlanMode"] = "Always"
 		}, "IPPool default-ipv4-ippool (192.168.0.0/16)"},
+		{"no pool", func(s *cluster.Snapshot) { s.Other = nil }, "no IPPool for IPv4 exists"},
+		{"Typha in the settings", func(s *cluster.Snapshot) {
+			s.ConfigMaps[0].Data["typha_service_name"] = "calico-typha"
+		}, "may go through Typha"},
+		{"Typha runs", func(s *cluster.Snapshot) {
+			s.Deployments = append(s.Deployments,
+				appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "calico-typha"}})
+		}, "may go through Typha"},
 		{"a pool of the other family", pool("six", "fd00::/64"), ""},
 		{"etcd", func(s *cluster.Snapshot) { felix(s).Env[0].Value = "etcdv3" }, "etcd"},
 		{"host-gw", func(s *cluster.Snapshot) {
@@ -154,6 +164,11 @@ func TestDetectOddities(t *testing.T) {
 			test.change(snapshot)
 			cnitest.Understood(t, canal.Driver{}, snapshot, test.problem, nil)
 		})
+	}
+	tunnel := present(t)
+	tunnel.Other[0].Object["spec"].(map[string]any)["vxlanMode"] = "Always"
+	if found := (canal.Driver{}).Detect(tunnel); !strings.Contains(found.Instead, "kubectl patch ippools") {
+		t.Errorf("the hint would leave Canal without a pool: %s", found.Instead)
 	}
 	if found := (canal.Driver{}).Detect(cnitest.Shape(t, "rke2-canal")); !strings.Contains(found.Untried, "RKE2") ||
 		len(found.Problems) > 0 || found.Cession != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,21 @@ func cession(agent *appsv1.DaemonSet, felix *corev1.Container) *cni.Cession {
 	return &cni.Cession{
 		To: "calico", Keep: &keep, Selector: cni.SelectorOf(rest),
 		Rights: rights(agent), Leave: leave(agent), Return: back(agent), Shared: shared(),
+		Settings: felixSettings(felix),
 	}
+}
+
+// felixSettings are those that Calico's own manifest must have as well, or Felix would work otherwise.
+func felixSettings(felix *corev1.Container) map[string]string {
+	all := map[string]string{}
+	for _, variable := range felix.Env {
+		usual := variable.Name == "FELIX_IPTABLESREFRESHINTERVAL" && variable.Value == "60" || // in canal.yaml only
+			variable.Name == typhaVar // see untried
+		if strings.HasPrefix(variable.Name, "FELIX_") && !usual {
+			all[variable.Name] = variable.Value
+		}
+	}
+	return all
 }
 
 // rights let Canal's agents make the token for their CNI plugin. The ClusterRole calico-node of Calico's own manifest,

@@ -114,6 +114,9 @@ type Cession struct {
 	Return json.RawMessage `json:"return"`
 	// Shared is what both networks leave on nodes.
 	Shared step.Residue `json:"shared"`
+	// Settings are what the agent's environment sets that the next network's agent reads as well; the value is empty if
+	// it is elsewhere.
+	Settings map[string]string `json:"-"`
 }
 
 // Maker is an object from which an operator creates a network's workloads; the operator reverts changes to these by

@@ -48,24 +48,27 @@ func (b *Builder) cede() {
 			"node gets the label " + v1alpha1.LabelTarget + ", " + Name(agent) + " leaves it, and " + Name(keep) +
 			" does the rest of its work there. The agent of " + b.TargetName() + " takes over the rules in the " +
 			"kernel, and enforces the same policies for the pods of both networks. No node has the label yet, and " +
-			"no pod is restarted.",
+			"no pod is restarted. To undo the step, pods of " + Name(agent) + " that started after it start once " +
+			"more, as its update strategy says, and no gate is between them.",
 		Actions: []step.Action{Apply(*cession.Keep),
 			patch(cession.Leave, "keep "+Name(agent)+" off nodes with the label "+v1alpha1.LabelTarget)},
 		Undo: []step.Action{patch(cession.Return, "run "+Name(agent)+" on every node again"),
-			Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute)),
+			Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent),
+				5*time.Minute+time.Duration(len(b.Nodes()))*20*time.Second), // its pods may start again one by one
 			Remove(keep)},
 	})
 }
 
 // ceded waits on nodes that got the label until the rest of the source's agent runs there, and given on those that lost
-// it until the whole agent does.
+// it until the whole agent does. Both networks' DaemonSets follow the label at once, so no step can make one agent
+// wait for the end of the other.
 func (b *Builder) ceded(nodes []string) (ceded, given []step.Action) {
 	cession := b.Source.Cession
 	if cession == nil {
 		return nil, nil
 	}
 	ceded = OnEach(nodes, func(node string) step.Action {
-		return Wait("wait until only the rest of "+b.SourceName()+" runs on "+node,
+		return Wait("wait until the rest of "+b.SourceName()+" is ready on "+node,
 			agentOn(b.Source.Agent, cession.Selector, node), b.Fleet(2*time.Minute))
 	})
 	given = slices.Concat(
