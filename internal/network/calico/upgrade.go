@@ -118,13 +118,9 @@ func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured
 
 // sameNetwork refuses manifests that change more than the version.
 func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
-	if ref := step.RefOf(wanted.agent); ref != found.Agent {
-		return refuse(fmt.Sprintf("the agent in the manifest is %s, but %s runs", ref, found.Agent),
-			"give the manifest that installed this cluster's network, in the other version")
-	}
-	if labels := cni.SelectorText(wanted.agent); labels != found.Selector {
-		return refuse(fmt.Sprintf("the agents in the manifest have the labels %s, but the running ones have %s",
-			labels, found.Selector), "the labels of a DaemonSet cannot be changed")
+	if err := cni.SameAgent(found, wanted.agent, "give the manifest that installed this cluster's network, in the "+
+		"other version"); err != nil {
+		return err
 	}
 	for _, setting := range []struct {
 		name    string
@@ -194,7 +190,8 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	}
 	cni.Label(u.Rights)
 	slices.SortStableFunc(u.Followers, func(a, b cni.Follower) int { return place(a.Ref) - place(b.Ref) })
-	if err := complete(snapshot, u); err != nil {
+	if err := cni.Complete(snapshot, found, []string{typhaName, controllersName}, u.Followers,
+		"give the whole manifest of the version"); err != nil {
 		return nil, err
 	}
 	if down { // like the rollback of an upgrade, so that the same versions run side by side
@@ -212,46 +209,17 @@ func place(ref step.Ref) int {
 	return 1
 }
 
-// complete refuses manifests that lack a running workload: it would stay at the old version.
-func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
-	for i := range snapshot.Deployments {
-		d := &snapshot.Deployments[i]
-		ours := d.Name == typhaName || d.Name == controllersName
-		if ours && d.Namespace == u.Installation.Agent.Namespace &&
-			!slices.ContainsFunc(u.Followers, func(f cni.Follower) bool { return f.Ref.Name == d.Name }) {
-			return refuse(fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace, d.Name),
-				"give the whole manifest of the version")
-		}
-	}
-	return nil
-}
-
 // follow returns a Deployment that is changed after the agents, or, for a downgrade, before them.
 func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down bool) (*cni.Follower, error) {
-	for i := range snapshot.Deployments {
-		d := &snapshot.Deployments[i]
-		if d.Namespace != wanted.GetNamespace() || d.Name != wanted.GetName() {
-			continue
+	why := "It keeps Calico's data in step with the cluster. Traffic between pods does not depend on it."
+	if wanted.GetName() == typhaName {
+		why = "Some versions of Typha refuse older agents, but none refuses newer ones. An older Typha leaves " +
+			"out what it does not know, and a newer agent then works like an older one."
+		if down {
+			why += " So a downgrade starts with Typha."
 		}
-		live, err := cni.Plain(d)
-		if err != nil {
-			return nil, err
-		}
-		f := &cni.Follower{Ref: step.RefOf(wanted),
-			Form: cni.TemplateForm(live, wanted, cni.WorkloadVersion(live), cni.WorkloadVersion(wanted)),
-			Why:  "It keeps Calico's data in step with the cluster. Traffic between pods does not depend on it."}
-		if d.Name == typhaName {
-			f.Why = "Some versions of Typha refuse older agents, but none refuses newer ones. An older Typha leaves " +
-				"out what it does not know, and a newer agent then works like an older one."
-		}
-		if d.Name == typhaName && down {
-			f.Why += " So a downgrade starts with Typha."
-		}
-		return f, nil
 	}
-	return nil, refuse(fmt.Sprintf("the manifest contains Deployment %s/%s, which does not run here",
-		wanted.GetNamespace(), wanted.GetName()),
-		"remove it from the manifest, or first add it in the present version")
+	return cni.Follow(snapshot, wanted, why)
 }
 
 // settled refuses configuration of Calico's own kinds that differs from the cluster's: it would take effect on all

@@ -11,7 +11,6 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
 var _ cni.Upgrader = Driver{}
@@ -251,13 +250,9 @@ func changes(key string, live, wanted settings) bool {
 
 // sameNetwork refuses manifests that change more than the version.
 func (m *manifest) sameNetwork(live settings, found *cni.Installation) error {
-	if ref := step.RefOf(m.agent); ref != found.Agent {
-		return refuse(fmt.Sprintf("the agent in the manifest is %s, but %s runs", ref, found.Agent),
-			"render the chart with the namespace and the values of the installed release: helm get values cilium")
-	}
-	if labels := cni.SelectorText(m.agent); labels != found.Selector {
-		return refuse(fmt.Sprintf("the agents in the manifest have the labels %s, but the running ones have %s",
-			labels, found.Selector), "the labels of a DaemonSet cannot be changed")
+	if err := cni.SameAgent(found, m.agent, "render the chart with the namespace and the values of the installed "+
+		"release: helm get values cilium"); err != nil {
+		return err
 	}
 	wanted := m.settings()
 	for _, key := range keysOf(live, wanted) {
@@ -395,14 +390,9 @@ func (m *manifest) upgrade(snapshot *cluster.Snapshot, found *cni.Installation,
 		}
 	}
 	cni.Label(u.Rights)
-	for i := range snapshot.Deployments {
-		d := &snapshot.Deployments[i]
-		ours := slices.Contains([]string{operatorName, "hubble-relay", "hubble-ui"}, d.Name)
-		if ours && d.Namespace == found.Agent.Namespace &&
-			!slices.ContainsFunc(u.Leaders, func(f cni.Follower) bool { return f.Ref.Name == d.Name }) {
-			return nil, refuse(fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace, d.Name),
-				"give the whole output of the chart, with the values of the installed release")
-		}
+	if err := cni.Complete(snapshot, found, []string{operatorName, "hubble-relay", "hubble-ui"}, u.Leaders,
+		"give the whole output of the chart, with the values of the installed release"); err != nil {
+		return nil, err
 	}
 	for i := range u.Leaders { // the operator reads its settings only when it starts
 		if f := &u.Leaders[i]; f.Ref.Name == operatorName {
@@ -415,25 +405,10 @@ func (m *manifest) upgrade(snapshot *cluster.Snapshot, found *cni.Installation,
 
 // lead returns a Deployment that is changed before the agents.
 func lead(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) (*cni.Follower, error) {
-	for i := range snapshot.Deployments {
-		d := &snapshot.Deployments[i]
-		if d.Namespace != wanted.GetNamespace() || d.Name != wanted.GetName() {
-			continue
-		}
-		live, err := cni.Plain(d)
-		if err != nil {
-			return nil, err
-		}
-		f := &cni.Follower{Ref: step.RefOf(wanted),
-			Form: cni.TemplateForm(live, wanted, cni.WorkloadVersion(live), cni.WorkloadVersion(wanted)),
-			Why:  "It shows what agents report. Traffic between pods does not depend on it."}
-		if d.Name == operatorName {
-			f.Why = "A newer operator creates the CRDs that newer agents wait for, and an older one leaves them as " +
-				"they are. Nodes keep their ranges, and agents enforce policy, while it restarts."
-		}
-		return f, nil
+	why := "It shows what agents report. Traffic between pods does not depend on it."
+	if wanted.GetName() == operatorName {
+		why = "A newer operator creates the CRDs that newer agents wait for, and an older one leaves them as " +
+			"they are. Nodes keep their ranges, and agents enforce policy, while it restarts."
 	}
-	return nil, refuse(fmt.Sprintf("the manifest contains Deployment %s/%s, which does not run here",
-		wanted.GetNamespace(), wanted.GetName()),
-		"remove it from the manifest, or first add it in the present version")
+	return cni.Follow(snapshot, wanted, why)
 }

@@ -31,6 +31,52 @@ func Owned(snapshot *cluster.Snapshot, found *Installation) error {
 	return nil
 }
 
+// SameAgent refuses a manifest whose agents are not those that run; hint says how to get one that has them.
+func SameAgent(found *Installation, agent *unstructured.Unstructured, hint string) error {
+	if ref := step.RefOf(agent); ref != found.Agent {
+		return &Refusal{Message: fmt.Sprintf("the agent in the manifest is %s, but %s runs", ref, found.Agent),
+			Hint: hint}
+	}
+	if labels := SelectorText(agent); labels != found.Selector {
+		return &Refusal{Message: fmt.Sprintf("the agents in the manifest have the labels %s, but the running ones "+
+			"have %s", labels, found.Selector), Hint: "the labels of a DaemonSet cannot be changed"}
+	}
+	return nil
+}
+
+// Follow returns a Deployment of a manifest, which is changed with the agents. One that does not run is refused.
+func Follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, why string) (*Follower, error) {
+	for i := range snapshot.Deployments {
+		d := &snapshot.Deployments[i]
+		if d.Namespace != wanted.GetNamespace() || d.Name != wanted.GetName() {
+			continue
+		}
+		live, err := Plain(d)
+		if err != nil {
+			return nil, err
+		}
+		return &Follower{Ref: step.RefOf(wanted), Why: why,
+			Form: TemplateForm(live, wanted, WorkloadVersion(live), WorkloadVersion(wanted))}, nil
+	}
+	return nil, &Refusal{Message: fmt.Sprintf("the manifest contains Deployment %s/%s, which does not run here",
+		wanted.GetNamespace(), wanted.GetName()),
+		Hint: "remove it from the manifest, or first add it in the present version"}
+}
+
+// Complete refuses a manifest that lacks a running Deployment of the network, of which there are some names: it would
+// stay at the old version. given are those of the manifest.
+func Complete(snapshot *cluster.Snapshot, found *Installation, names []string, given []Follower, hint string) error {
+	for i := range snapshot.Deployments {
+		d := &snapshot.Deployments[i]
+		if d.Namespace == found.Agent.Namespace && slices.Contains(names, d.Name) &&
+			!slices.ContainsFunc(given, func(f Follower) bool { return f.Ref.Name == d.Name }) {
+			return &Refusal{Message: fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace,
+				d.Name), Hint: hint}
+		}
+	}
+	return nil
+}
+
 // Plain converts a typed object to a tree, without fields that are empty in the type and absent in the API.
 func Plain(typed any) (*unstructured.Unstructured, error) {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
