@@ -46,14 +46,14 @@ func elsewhere(snapshot *cluster.Snapshot) bool {
 
 // policyOnly reports whether the agent enforces policy for a network that is not Calico's.
 func policyOnly(containers []corev1.Container) bool {
-	return valueOf(containers, "CALICO_NETWORKING_BACKEND") == "none"
+	return cni.EnvValue("CALICO_NETWORKING_BACKEND", containers...) == "none"
 }
 
 // inEtcd reports whether the agent keeps its objects in an etcd of its own. That is the default of an agent that is
 // told of one (libcalico-go/lib/apiconfig).
 func inEtcd(agent *appsv1.DaemonSet) bool {
 	containers := agent.Spec.Template.Spec.Containers
-	if kind := valueOf(containers, "DATASTORE_TYPE"); kind != "" {
+	if kind := cni.EnvValue("DATASTORE_TYPE", containers...); kind != "" {
 		return kind == "etcdv3"
 	}
 	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
@@ -63,7 +63,7 @@ func inEtcd(agent *appsv1.DaemonSet) bool {
 
 // onBPF reports whether the eBPF data plane is on, which serves Services in the place of kube-proxy.
 func onBPF(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) bool {
-	return valueOf(agent.Spec.Template.Spec.Containers, "FELIX_BPFENABLED") == "true" ||
+	return cni.EnvValue("FELIX_BPFENABLED", agent.Spec.Template.Spec.Containers...) == "true" ||
 		slices.ContainsFunc(snapshot.Calico("FelixConfiguration"), func(o unstructured.Unstructured) bool {
 			on, _, _ := unstructured.NestedBool(o.Object, "spec", "bpfEnabled")
 			return on
@@ -118,7 +118,7 @@ const unattached = "unmodified, its agent replaces another network's route to a 
 
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	template := agent.Spec.Template.Spec
-	conf := valueOf(template.InitContainers, confNameVar)
+	conf := cni.EnvValue(confNameVar, template.InitContainers...)
 	found := &cni.Installation{
 		CNI:          "calico",
 		Version:      versionOf(template.Containers),
@@ -152,11 +152,11 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Used = used(snapshot, pools)
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
 	found.Capabilities.PolicyMarks = markBits(snapshot.Calico("FelixConfiguration"),
-		func(name string) string { return valueOf(template.Containers, name) })
+		func(name string) string { return cni.EnvValue(name, template.Containers...) })
 	found.Capabilities.Encrypts = encrypts(snapshot.Calico("FelixConfiguration"), template.Containers)
 	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
 	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
-		func(name string) string { return valueOf(template.Containers, name) })
+		func(name string) string { return cni.EnvValue(name, template.Containers...) })
 	found.Parts = partsIn(snapshot, agent)
 	found.Readings = []step.Reading{Reading(snapshot, template.Containers)}
 	for _, kind := range usersKinds {
@@ -179,7 +179,8 @@ func Reading(snapshot *cluster.Snapshot, containers []corev1.Container) step.Rea
 		}
 	}
 	return step.Reading{
-		URL: "http://127.0.0.1:" + orDefault(valueOf(containers, "FELIX_PROMETHEUSMETRICSPORT"), port) + "/metrics",
+		URL: "http://127.0.0.1:" +
+			orDefault(cni.EnvValue("FELIX_PROMETHEUSMETRICSPORT", containers...), port) + "/metrics",
 		Counters: map[string]string{
 			"felix.int_dataplane_failures":                 "felix_int_dataplane_failures",
 			"felix.int_dataplane_apply_time_seconds_count": "felix_int_dataplane_apply_time_seconds_count",
@@ -299,7 +300,7 @@ func markBits(configurations []unstructured.Unstructured, env func(name string) 
 // encrypts reports whether Felix encrypts traffic between nodes (WireGuard), for either family and on any node.
 func encrypts(configurations []unstructured.Unstructured, containers []corev1.Container) bool {
 	for _, name := range []string{"wireguardEnabled", "wireguardEnabledV6"} {
-		on, _ := strconv.ParseBool(valueOf(containers, "FELIX_"+strings.ToUpper(name)))
+		on, _ := strconv.ParseBool(cni.EnvValue("FELIX_"+strings.ToUpper(name), containers...))
 		if on || slices.ContainsFunc(configurations, func(o unstructured.Unstructured) bool {
 			on, _, _ := unstructured.NestedBool(o.Object, "spec", name)
 			return on
@@ -318,17 +319,6 @@ func untracked(of string, caps cni.Capabilities) *step.Untracked {
 		return nil
 	}
 	return &step.Untracked{Port: caps.Port, Link: vxlanLink}
-}
-
-func valueOf(containers []corev1.Container, name string) string {
-	for _, container := range containers {
-		for _, variable := range container.Env {
-			if variable.Name == name {
-				return variable.Value
-			}
-		}
-	}
-	return ""
 }
 
 func versionOf(containers []corev1.Container) string {

@@ -154,7 +154,7 @@ func untried(snapshot *cluster.Snapshot, found *cni.Installation, config *corev1
 		return fmt.Sprintf("flannel has another backend than vxlan in %s, and Theseus was never run with such a Canal",
 			name), elsewhere
 	}
-	if valueOf(felix, "DATASTORE_TYPE") != "kubernetes" {
+	if cni.EnvValue("DATASTORE_TYPE", *felix) != "kubernetes" {
 		return "Calico keeps its objects in an etcd of its own (" + name + "), where Theseus cannot read its policies",
 			elsewhere
 	}
@@ -164,7 +164,7 @@ func untried(snapshot *cluster.Snapshot, found *cni.Installation, config *corev1
 				config.Name + ", restart the agents, and delete Deployment and Service " + typhaName +
 				"; then plan again"
 	}
-	own, four := prefixes(found.PodCIDRs), false
+	own, four := cni.Prefixes(found.PodCIDRs), false
 	for _, pool := range snapshot.Calico("IPPool") {
 		cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
 		prefix, err := netip.ParsePrefix(cidr)
@@ -192,7 +192,7 @@ func untried(snapshot *cluster.Snapshot, found *cni.Installation, config *corev1
 // typha reports whether Canal's agents read the API through Typha.
 func typha(snapshot *cluster.Snapshot, config *corev1.ConfigMap, felix *corev1.Container) bool {
 	named := func(service string) bool { return service != "" && service != "none" }
-	return named(config.Data["typha_service_name"]) || named(valueOf(felix, typhaVar)) ||
+	return named(config.Data["typha_service_name"]) || named(cni.EnvValue(typhaVar, *felix)) ||
 		slices.ContainsFunc(snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Name == typhaName })
 }
 
@@ -207,16 +207,6 @@ func harmless(pool *unstructured.Unstructured, own []netip.Prefix) bool {
 	off, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
 	prefix, err := netip.ParsePrefix(cidr)
 	return err == nil && !slices.ContainsFunc(own, prefix.Overlaps) && (off || !prefix.Addr().Is4())
-}
-
-func prefixes(texts []string) []netip.Prefix {
-	var all []netip.Prefix
-	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil {
-			all = append(all, prefix)
-		}
-	}
-	return all
 }
 
 // settings returns the ConfigMap with flannel's network, and the name of the one that the agent mounts.
@@ -236,27 +226,17 @@ func settings(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) (config *core
 
 // confOf is the name under which the init container writes the CNI configuration.
 func confOf(agent *appsv1.DaemonSet) string {
-	containers := agent.Spec.Template.Spec.InitContainers
-	for i := range containers {
-		if name := valueOf(&containers[i], confVar); name != "" {
+	for _, container := range agent.Spec.Template.Spec.InitContainers {
+		if name := cni.EnvValue(confVar, container); name != "" {
 			return name
 		}
 	}
 	return confName
 }
 
-func valueOf(container *corev1.Container, name string) string {
-	for _, variable := range container.Env {
-		if variable.Name == name {
-			return variable.Value
-		}
-	}
-	return ""
-}
-
 // onBPF reports whether Calico's agent serves Services in the place of kube-proxy.
 func onBPF(snapshot *cluster.Snapshot, felix *corev1.Container) bool {
-	return valueOf(felix, "FELIX_BPFENABLED") == "true" ||
+	return cni.EnvValue("FELIX_BPFENABLED", *felix) == "true" ||
 		slices.ContainsFunc(snapshot.Calico("FelixConfiguration"), func(o unstructured.Unstructured) bool {
 			on, _, _ := unstructured.NestedBool(o.Object, "spec", "bpfEnabled")
 			return on

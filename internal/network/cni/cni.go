@@ -5,9 +5,11 @@ package cni
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -424,3 +426,26 @@ func Unadoptable(message string) error {
 
 // Error returns only the message; the hint is printed on a separate line.
 func (r *Refusal) Error() string { return r.Message }
+
+// EnvValue is the value of a variable in the first of some containers that has it; empty if none has.
+func EnvValue(name string, containers ...corev1.Container) string {
+	for _, container := range containers {
+		for _, variable := range container.Env {
+			if variable.Name == name {
+				return variable.Value
+			}
+		}
+	}
+	return ""
+}
+
+// Prefixes parses ranges, and leaves out what is none.
+func Prefixes(cidrs []string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, cidr := range cidrs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}

@@ -49,7 +49,7 @@ func Unused(networks ...cni.Installation) *step.Untracked {
 // distinct returns the IPv4 ranges, sorted, without duplicates and without ranges inside of others, because an nft set
 // accepts no overlapping ranges.
 func distinct(ranges []string) []string {
-	all := prefixes(ranges)
+	all := cni.Prefixes(ranges)
 	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
 	var kept []string
 	var last netip.Prefix
@@ -223,7 +223,7 @@ func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 	if target.Capabilities.CIDRSource != "node" {
 		return nil
 	}
-	ranges := prefixes(target.PodCIDRs)
+	ranges := cni.Prefixes(target.PodCIDRs)
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		own, err := netip.ParsePrefix(node.Spec.PodCIDR)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
@@ -58,7 +59,7 @@ type Pod struct{ Name, Address string }
 // Survey says what happens to every workload on networks with these ranges. unfit returns why a pod cannot be adopted,
 // empty if it can; if unfit is nil, all pods are moved.
 func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func(*corev1.Pod) string) Outlook {
-	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
+	s := surveyor{snapshot: snapshot, networks: cni.Prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
 		owners: ownersOf(snapshot), found: map[treated]*Workload{},
 		Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Unadoptable: map[string][]Pod{}}}
 	for _, wave := range waves {
@@ -233,16 +234,6 @@ func (w *Workload) judge() {
 	if w.moving == 1 && w.others == 0 && (w.Kind == "Deployment" || w.Kind == "ReplicaSet" || w.Kind == "StatefulSet") {
 		w.Note = "DOWNTIME: it has one pod, and is down from the eviction until the new pod is ready"
 	}
-}
-
-func prefixes(cidrs []string) []netip.Prefix {
-	var all []netip.Prefix
-	for _, cidr := range cidrs {
-		if prefix, err := netip.ParsePrefix(cidr); err == nil {
-			all = append(all, prefix)
-		}
-	}
-	return all
 }
 
 func contains(networks []netip.Prefix, address netip.Addr) bool {
